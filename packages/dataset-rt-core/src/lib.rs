@@ -1,0 +1,1 @@
+//! Native module `dataset_rt._core`: names only, no logic.
