@@ -37,8 +37,8 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     for name in PURE_DISTRIBUTIONS:
         run_uv("build", "--quiet", "--package", name, "--out-dir", output, "--no-sources")
     run_uv("build", "--quiet", "--package", "dataset-rt-core", "--sdist", "--out-dir", output)
-    # Built in one folder that stays, with the target folder of the repository: the dependencies that
-    # the editable install compiled are then used again.
+    # Built in one folder that stays, with the target folder of the repository, so that what the
+    # editable install compiled of the dependencies is used again.
     source = WORK_FOLDER / "dataset-rt-core"
     mirror_archive(only_match(output, "dataset_rt_core-*.tar.gz"), source)
     run_uv(

@@ -1,0 +1,68 @@
+"""Every Python block in the documentation runs and prints what the page says it prints."""
+
+import contextlib
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import Fence, fences, name_of, pages
+
+LANGUAGES = {"console", "json", "python", "text", "toml"}
+PAGES = [page for page in pages() if any(fence.language == "python" for fence in fences(page))]
+
+
+def run_as_program(fence: Fence, folder: Path) -> str:
+    """Run a block as a script of its own, as a reader would who saves and starts it."""
+    script = folder / "program.py"
+    script.write_text(fence.text)
+    completed = subprocess.run(
+        [sys.executable, "-W", "error", script],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
+
+
+def run_in_session(fence: Fence, names: dict[str, object]) -> str:
+    """Run a block after the earlier ones of its page, as in one interpreter session."""
+    # Blank lines in front make the line numbers of a traceback those of the page.
+    code = compile("\n" * (fence.line - 1) + fence.text, str(fence.page), "exec")
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(code, names)  # noqa: S102 (the pages are our own)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_blocks_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    for fence in fences(page):
+        if fence.language != "python" or fence.reason_not_run:
+            continue
+        output = (
+            run_as_program(fence, tmp_path) if fence.is_program else run_in_session(fence, names)
+        )
+        if fence.expected_output is not None:
+            assert output == fence.expected_output, f"{name_of(page)}:{fence.line}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_every_block_names_a_known_language(page: Path) -> None:
+    """An unnamed block, or one named ``py``, would silently not be run."""
+    unknown = [
+        (fence.line, fence.language) for fence in fences(page) if fence.language not in LANGUAGES
+    ]
+    assert unknown == []
+    assert page.read_text().count("\n```") + page.read_text().startswith("```") == 2 * len(
+        fences(page)
+    )
