@@ -40,7 +40,7 @@ def name_of(page: Path) -> str:
 def fences(page: Path) -> list[Fence]:
     """Return the code blocks of a page in order.
 
-    A ``text`` block that follows a Python block, with nothing between them, is the output of that block.
+    A ``text`` block right after a Python block, with nothing between them, is its output.
     """
     text = page.read_text()
     matches = list(FENCE.finditer(text))
