@@ -9,20 +9,17 @@ import dataset_rt
 import dataset_rt_torch
 from tests.docs.pages import ROOT
 
+PACKAGES = (dataset_rt, dataset_rt_torch)
 API_TEXT = "\n".join(page.read_text() for page in sorted(ROOT.glob("docs/api/*.md")))
 
 
-@pytest.mark.parametrize(
-    "package", [dataset_rt, dataset_rt_torch], ids=lambda package: package.__name__
-)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_every_public_name_is_documented(package: ModuleType) -> None:
     missing = [name for name in package.__all__ if not re.search(rf"`{name}\b", API_TEXT)]
     assert missing == []
 
 
-@pytest.mark.parametrize(
-    "package", [dataset_rt, dataset_rt_torch], ids=lambda package: package.__name__
-)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_every_public_name_has_a_docstring(package: ModuleType) -> None:
     public = [name for name in package.__all__ if not name.startswith("__")]
     missing = [name for name in public if not (getattr(package, name).__doc__ or "").strip()]
