@@ -1,0 +1,238 @@
+//! The metadata table of an open cache: mapped, and decoded batch by batch at first touch.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, BooleanArray, Float64Array, Int64Array, LargeStringArray, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::fb_to_schema;
+use arrow_ipc::reader::{FileDecoder, read_footer_length};
+use arrow_ipc::{Block, MetadataVersion, root_as_footer};
+use arrow_schema::Schema;
+
+use crate::blocks::VerifiedMap;
+use crate::column::{Column, ColumnType, Value};
+use crate::error::StoreError;
+use crate::format::METADATA_BATCH_ROWS;
+use crate::metadata_builder::arrow_schema_of;
+
+/// Bytes of the footer length and of the closing magic of an Arrow IPC file.
+const TRAILER_BYTES: usize = 10;
+
+/// Columns of one cache.
+#[derive(Debug)]
+pub struct Metadata {
+    file: VerifiedMap,
+    buffer: Buffer,
+    schema: Arc<Schema>,
+    columns: Vec<Column>,
+    version: MetadataVersion,
+    blocks: Vec<Block>,
+    batches: Vec<OnceLock<Batch>>,
+    samples: u64,
+}
+
+#[derive(Debug)]
+struct Batch {
+    record_batch: RecordBatch,
+    columns: Vec<TypedColumn>,
+}
+
+#[derive(Debug)]
+enum TypedColumn {
+    Null,
+    Boolean(BooleanArray),
+    Integer(Int64Array),
+    Float(Float64Array),
+    String(LargeStringArray),
+}
+
+impl Metadata {
+    /// Reads the footer; no batch is touched.
+    pub(crate) fn new(
+        file: VerifiedMap,
+        columns: Vec<Column>,
+        samples: u64,
+    ) -> Result<Self, StoreError> {
+        let damaged = |reason: String| StoreError::DamagedMetadata {
+            path: file.map().path().to_owned(),
+            reason,
+        };
+        let length = file.map().bytes().len();
+        let trailer_start = length
+            .checked_sub(TRAILER_BYTES)
+            .ok_or_else(|| damaged(format!("{length} bytes are too few for an Arrow file")))?;
+        let mut trailer = [0; TRAILER_BYTES];
+        trailer.copy_from_slice(file.bytes(trailer_start..length)?);
+        let footer_bytes =
+            read_footer_length(trailer).map_err(|error| damaged(error.to_string()))?;
+        let footer_start = trailer_start
+            .checked_sub(footer_bytes)
+            .ok_or_else(|| damaged(format!("a footer of {footer_bytes} bytes")))?;
+        let footer = root_as_footer(file.bytes(footer_start..trailer_start)?)
+            .map_err(|error| damaged(error.to_string()))?;
+        let schema = arrow_schema_of(&columns);
+        let stored = footer
+            .schema()
+            .ok_or_else(|| damaged("no schema".to_owned()))?;
+        let stored = catch_unwind(AssertUnwindSafe(|| fb_to_schema(stored)))
+            .map_err(|_| damaged("its schema cannot be decoded".to_owned()))?;
+        if stored.fields() != schema.fields() {
+            return Err(damaged(
+                "its schema is not the one in the manifest".to_owned(),
+            ));
+        }
+        let blocks: Vec<Block> = footer.recordBatches().iter().flatten().copied().collect();
+        if blocks.len() as u64 != samples.div_ceil(METADATA_BATCH_ROWS as u64) {
+            return Err(damaged(format!(
+                "{} record batches for {samples} rows",
+                blocks.len()
+            )));
+        }
+        let version = footer.version();
+        let buffer = Buffer::from(bytes::Bytes::from_owner(file.map().clone()));
+        let batches = blocks.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self {
+            buffer,
+            schema,
+            columns,
+            version,
+            blocks,
+            batches,
+            samples,
+            file,
+        })
+    }
+
+    /// Names and types, in the order the source gave them.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The Arrow schema of the table.
+    #[must_use]
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Number of record batches; each has [`METADATA_BATCH_ROWS`] rows but the last.
+    #[must_use]
+    pub fn num_batches(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// One record batch, its buffers in the map.
+    pub fn record_batch(&self, batch: usize) -> Result<&RecordBatch, StoreError> {
+        Ok(&self.batch(batch)?.record_batch)
+    }
+
+    /// The values of one sample below the number of samples.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the table is mapped, so its rows fit"
+    )]
+    pub fn row(&self, sample: u64) -> Result<MetadataRow<'_>, StoreError> {
+        debug_assert!(sample < self.samples);
+        let batch = self.batch(sample as usize / METADATA_BATCH_ROWS)?;
+        Ok(MetadataRow {
+            batch,
+            row: sample as usize % METADATA_BATCH_ROWS,
+        })
+    }
+
+    /// Says whether what was read from the table so far came from the file.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.file.map().check()
+    }
+
+    #[inline]
+    fn batch(&self, number: usize) -> Result<&Batch, StoreError> {
+        match self.batches[number].get() {
+            Some(batch) => Ok(batch),
+            None => self.decode(number),
+        }
+    }
+
+    #[cold]
+    fn decode(&self, number: usize) -> Result<&Batch, StoreError> {
+        let damaged = |reason: String| StoreError::DamagedMetadata {
+            path: self.file.map().path().to_owned(),
+            reason: format!("record batch {number}: {reason}"),
+        };
+        let block = &self.blocks[number];
+        let range = usize::try_from(block.offset())
+            .ok()
+            .zip(usize::try_from(block.metaDataLength()).ok())
+            .zip(usize::try_from(block.bodyLength()).ok())
+            .and_then(|((offset, head), body)| {
+                Some(offset..offset.checked_add(head)?.checked_add(body)?)
+            })
+            .filter(|range| range.end <= self.buffer.len())
+            .ok_or_else(|| damaged("lies outside the file".to_owned()))?;
+        self.file.verify(range.clone())?;
+        let data = self.buffer.slice_with_length(range.start, range.len());
+        let decoder = FileDecoder::new(Arc::clone(&self.schema), self.version);
+        // Arrow checks offsets and UTF-8; a hostile file may still run into an assertion of its.
+        let record_batch =
+            catch_unwind(AssertUnwindSafe(|| decoder.read_record_batch(block, &data)))
+                .map_err(|_| damaged("cannot be decoded".to_owned()))?
+                .map_err(|error| damaged(error.to_string()))?
+                .ok_or_else(|| damaged("is missing".to_owned()))?;
+        self.check()?;
+        let first_row = (number * METADATA_BATCH_ROWS) as u64;
+        let expected = (self.samples - first_row).min(METADATA_BATCH_ROWS as u64);
+        if record_batch.num_rows() as u64 != expected {
+            return Err(damaged(format!(
+                "{} rows, not {expected}",
+                record_batch.num_rows()
+            )));
+        }
+        let columns = record_batch
+            .columns()
+            .iter()
+            .zip(&self.columns)
+            .map(|(array, column)| match column.column_type {
+                ColumnType::Null => TypedColumn::Null,
+                ColumnType::Boolean => TypedColumn::Boolean(array.as_boolean().clone()),
+                ColumnType::Integer => {
+                    TypedColumn::Integer(array.as_primitive::<Int64Type>().clone())
+                }
+                ColumnType::Float => {
+                    TypedColumn::Float(array.as_primitive::<Float64Type>().clone())
+                }
+                ColumnType::String => TypedColumn::String(array.as_string::<i64>().clone()),
+            })
+            .collect();
+        Ok(self.batches[number].get_or_init(|| Batch {
+            record_batch,
+            columns,
+        }))
+    }
+}
+
+/// The metadata of one sample.
+#[derive(Debug, Clone, Copy)]
+pub struct MetadataRow<'a> {
+    batch: &'a Batch,
+    row: usize,
+}
+
+impl<'a> MetadataRow<'a> {
+    /// The value in one column, by its number.
+    #[inline]
+    #[must_use]
+    pub fn value(&self, column: usize) -> Value<'a> {
+        let row = self.row;
+        match &self.batch.columns[column] {
+            TypedColumn::Boolean(array) if array.is_valid(row) => Value::Boolean(array.value(row)),
+            TypedColumn::Integer(array) if array.is_valid(row) => Value::Integer(array.value(row)),
+            TypedColumn::Float(array) if array.is_valid(row) => Value::Float(array.value(row)),
+            TypedColumn::String(array) if array.is_valid(row) => Value::String(array.value(row)),
+            _ => Value::Null,
+        }
+    }
+}
