@@ -28,7 +28,7 @@ class Fence:
 
 def pages() -> list[Path]:
     """Return every Markdown page that people read."""
-    patterns = ("*.md", "docs/**/*.md", "packages/*/README.md", "crates/*.md")
+    patterns = ("*.md", "changes/*.md", "docs/**/*.md", "packages/*/README.md", "crates/*.md")
     return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
 
 
