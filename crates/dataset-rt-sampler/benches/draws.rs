@@ -1,0 +1,3 @@
+//! Times draws of each order and the building of weight tables.
+
+fn main() {}

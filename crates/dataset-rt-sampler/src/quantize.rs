@@ -1,0 +1,193 @@
+//! Weights as whole numbers of units, such that all rows together have exactly `rows * 2^64` units.
+//!
+//! A bucket of the weight table holds 2^64 units, so that is what a row of mean weight gets. A
+//! weight becomes `floor(weight * scale)` by one 64 x 64 -> 128 bit multiplication and a shift,
+//! with a scale rounded down; that leaves less than `rows * 2^-61` of all units over, and these are
+//! shared out evenly among the rows of positive weight. Each row's share of the total is within
+//! 2^-61 of its share of the weights: rounding the scale costs at most 2^-62 of the row's share,
+//! rounding the weight less than one unit, and what is handed out adds less than 2^-61 / 2 per row.
+
+use crate::weights::WeightSummary;
+
+/// The units of one bucket.
+pub(crate) const FULL: u128 = 1 << 64;
+
+const MANTISSA_BITS: u32 = 52;
+const EXPONENT_BIAS: i32 = 1023;
+
+/// From weights to units.
+#[derive(Debug)]
+pub(crate) struct Quantizer {
+    scaler: Scaler,
+    /// What every row of positive weight gets on top.
+    bonus: u64,
+    /// The row that also gets what does not divide evenly: one of the largest weight.
+    heaviest_row: usize,
+    heaviest_bonus: u64,
+    /// From this weight on a row has at least `FULL` units, the heaviest row aside.
+    heavy_from: f64,
+}
+
+impl Quantizer {
+    pub(crate) fn new(weights: &[f64], summary: &WeightSummary) -> Self {
+        let mut scaler = Scaler::new(weights, summary.largest);
+        let target = weights.len() as u128 * FULL;
+        let left_over = loop {
+            let assigned = weights.iter().map(|&weight| scaler.units(weight)).sum();
+            match target.checked_sub(assigned) {
+                Some(left_over) => break left_over,
+                // The sum of the weights came out too low in its 100th bit or so; one step of the
+                // scale is much more than that.
+                None => scaler.multiplier -= 1,
+            }
+        };
+        let positive_rows = u128::from(summary.positive_rows);
+        let bonus = (left_over / positive_rows) as u64;
+        let heaviest_bonus = (left_over % positive_rows) as u64;
+        let heavy_from = smallest_weight_where(summary.largest, |weight| {
+            scaler.units(weight) + u128::from(bonus) >= FULL
+        });
+        let heaviest_row = summary.heaviest_row;
+        Self {
+            scaler,
+            bonus,
+            heaviest_row,
+            heaviest_bonus,
+            heavy_from,
+        }
+    }
+
+    /// The units of one row.
+    #[inline]
+    pub(crate) fn units(&self, row: usize, weight: f64) -> u128 {
+        let bonus = if weight > 0.0 { self.bonus } else { 0 };
+        let heaviest_bonus = if row == self.heaviest_row {
+            self.heaviest_bonus
+        } else {
+            0
+        };
+        self.scaler.units(weight) + u128::from(bonus) + u128::from(heaviest_bonus)
+    }
+
+    /// Whether the units of a row fill at least one bucket.
+    #[inline]
+    pub(crate) fn is_heavy(&self, row: usize, weight: f64) -> bool {
+        // Rows have `FULL` units on average, so the heaviest has at least that many.
+        (weight >= self.heavy_from) | (row == self.heaviest_row)
+    }
+}
+
+/// `weight * rows * 2^64 / sum(weights)`, rounded down.
+#[derive(Debug)]
+struct Scaler {
+    /// A power of two that keeps all sums and exponents in range, whatever the largest weight is.
+    prescale: f64,
+    /// The 64 upper bits of the scale.
+    multiplier: u64,
+    /// Bits to drop from `mantissa * multiplier` for a weight of biased exponent 0.
+    shift_at_exponent_zero: i32,
+}
+
+impl Scaler {
+    fn new(weights: &[f64], largest: f64) -> Self {
+        let prescale = if largest < power_of_two(-400) {
+            power_of_two(600)
+        } else if largest > power_of_two(400) {
+            power_of_two(-600)
+        } else {
+            1.0
+        };
+        let (sum, sum_exponent) = rounded_up_sum(weights, prescale);
+        // rows / sum, the numerator moved up to bit 127 and the quotient down to 64 bits.
+        let rows = weights.len() as u128;
+        let rows_shift = rows.leading_zeros();
+        let mut quotient = (rows << rows_shift) / u128::from(sum);
+        let mut quotient_exponent = 64 - rows_shift as i32 - sum_exponent;
+        while quotient >= FULL {
+            quotient >>= 1;
+            quotient_exponent += 1;
+        }
+        let shift_at_exponent_zero = EXPONENT_BIAS + MANTISSA_BITS as i32 - quotient_exponent;
+        Self {
+            prescale,
+            multiplier: quotient as u64,
+            shift_at_exponent_zero,
+        }
+    }
+
+    #[inline]
+    fn units(&self, weight: f64) -> u128 {
+        // Adding 0.0 turns -0.0 into 0.0. What is subnormal after the prescaling is less than
+        // 2^-500 of the largest weight and shifted out below, so its missing implicit bit is harmless.
+        let bits = (weight * self.prescale + 0.0).to_bits();
+        let mantissa = (bits & ((1 << MANTISSA_BITS) - 1)) | (1 << MANTISSA_BITS);
+        let shift = self.shift_at_exponent_zero - (bits >> MANTISSA_BITS) as i32;
+        let product = u128::from(mantissa) * u128::from(self.multiplier);
+        // The shift is positive: no weight exceeds the sum, so units are at most rows * 2^64,
+        // while the product has 115 bits or more.
+        product.checked_shr(shift as u32).unwrap_or(0)
+    }
+}
+
+/// The sum of `weights * prescale` rounded up to 64 bits, as `significand * 2^exponent`.
+fn rounded_up_sum(weights: &[f64], prescale: f64) -> (u64, i32) {
+    const LANES: usize = 8;
+    // Each lane adds up in twice the precision of f64 (Knuth's exact sum of two), so its error is
+    // about rows * 2^-106 of the sum.
+    let mut sums = [0.0; LANES];
+    let mut errors = [0.0; LANES];
+    let chunks = weights.chunks_exact(LANES);
+    for &weight in chunks.remainder() {
+        (sums[0], errors[0]) = add(sums[0], errors[0], weight * prescale);
+    }
+    for chunk in chunks {
+        for lane in 0..LANES {
+            (sums[lane], errors[lane]) = add(sums[lane], errors[lane], chunk[lane] * prescale);
+        }
+    }
+    let (mut sum, mut error) = (0.0, 0.0);
+    for part in sums.into_iter().chain(errors) {
+        (sum, error) = add(sum, error, part);
+    }
+    let (sum, error) = (sum + error, (sum - (sum + error)) + error);
+
+    let bits = sum.to_bits();
+    let mantissa = (bits & ((1 << MANTISSA_BITS) - 1)) | (1 << MANTISSA_BITS);
+    // 11 more bits below the mantissa make 64; the error is at most half a unit of the mantissa.
+    let exponent = (bits >> MANTISSA_BITS) as i32 - EXPONENT_BIAS - MANTISSA_BITS as i32 - 11;
+    let error_units = (error * power_of_two(-exponent)).ceil() as i64;
+    let significand = (mantissa << 11).wrapping_add_signed(error_units);
+    (significand, exponent)
+}
+
+#[inline]
+fn add(sum: f64, error: f64, term: f64) -> (f64, f64) {
+    let total = sum + term;
+    let term_part = total - sum;
+    let rounding = (sum - (total - term_part)) + (term - term_part);
+    (total, error + rounding)
+}
+
+/// The smallest non-negative number up to `largest` for which the monotone `condition` holds, or
+/// infinity.
+fn smallest_weight_where(largest: f64, condition: impl Fn(f64) -> bool) -> f64 {
+    if !condition(largest) {
+        return f64::INFINITY;
+    }
+    // Bit patterns of non-negative numbers are in the order of the numbers.
+    let (mut below, mut from) = (0, largest.to_bits());
+    while below < from {
+        let middle = below + (from - below) / 2;
+        if condition(f64::from_bits(middle)) {
+            from = middle;
+        } else {
+            below = middle + 1;
+        }
+    }
+    f64::from_bits(from)
+}
+
+/// 2 to a power within the range of normal numbers.
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((EXPONENT_BIAS + exponent) as u64) << MANTISSA_BITS)
+}
