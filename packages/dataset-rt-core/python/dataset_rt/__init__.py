@@ -1,0 +1,78 @@
+"""Cache preprocessed records once, and draw from them by weight, in exact and resumable order."""
+
+from dataset_rt import build_profile as _build_profile
+from dataset_rt._core import __version__
+from dataset_rt.batch import CachedBatch
+from dataset_rt.config import ReaderConfig, ShardCompression, WriterConfig
+from dataset_rt.dataset import CachedDataset
+from dataset_rt.exceptions import (
+    CacheIOError,
+    CacheNotFoundError,
+    CachePermissionError,
+    ConfigError,
+    CorruptCacheError,
+    DatasetClosedError,
+    DatasetRtError,
+    InvalidRecordError,
+    MetadataTableError,
+    PositionError,
+    SampleNotFoundError,
+    SchemaMismatchError,
+    SourceNameError,
+    StaleCacheError,
+    StateMismatchError,
+    TransformError,
+    UnsupportedCacheError,
+    WeightError,
+)
+from dataset_rt.records import CachedSample, CacheInfo, CacheInput
+from dataset_rt.results import (
+    CacheSourcesDatasetError,
+    CacheSourcesDatasetResult,
+    CacheSourcesDatasetSuccess,
+    CacheWriteError,
+    CacheWriteResult,
+    CacheWriteSuccess,
+)
+from dataset_rt.runtime import DatasetRuntime
+from dataset_rt.sources import CacheSource
+
+__all__ = [
+    "CacheIOError",
+    "CacheInfo",
+    "CacheInput",
+    "CacheNotFoundError",
+    "CachePermissionError",
+    "CacheSource",
+    "CacheSourcesDatasetError",
+    "CacheSourcesDatasetResult",
+    "CacheSourcesDatasetSuccess",
+    "CacheWriteError",
+    "CacheWriteResult",
+    "CacheWriteSuccess",
+    "CachedBatch",
+    "CachedDataset",
+    "CachedSample",
+    "ConfigError",
+    "CorruptCacheError",
+    "DatasetClosedError",
+    "DatasetRtError",
+    "DatasetRuntime",
+    "InvalidRecordError",
+    "MetadataTableError",
+    "PositionError",
+    "ReaderConfig",
+    "SampleNotFoundError",
+    "SchemaMismatchError",
+    "ShardCompression",
+    "SourceNameError",
+    "StaleCacheError",
+    "StateMismatchError",
+    "TransformError",
+    "UnsupportedCacheError",
+    "WeightError",
+    "WriterConfig",
+    "__version__",
+]
+
+del _build_profile

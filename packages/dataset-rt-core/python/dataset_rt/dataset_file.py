@@ -1,0 +1,225 @@
+"""The file that ``dump_config`` writes: which caches, how they are read, and the edited table."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dataset_rt import arguments
+from dataset_rt.config import ReaderConfig
+from dataset_rt.exceptions import CacheIOError, CachePermissionError, ConfigError
+from dataset_rt.records import CacheInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FILE_FORMAT = "dataset_rt.dataset"
+FILE_VERSION = 1
+DEFAULT_NAME = "dataset.json"
+
+_FIELD_TYPES = {"reader_config": dict, "epoch_len": int, "caches": list, "fingerprint": str}
+_CACHE_TYPES = {"id": int, "name": str, "path": str, "samples": int}
+
+
+@dataclass(frozen=True)
+class DatasetDescription:
+    """What a dataset file says.
+
+    Attributes:
+        reader_config: How to draw and read.
+        epoch_len: How many draws one epoch has.
+        caches: The caches in order, with absolute paths.
+        fingerprint: The fingerprint of the active table.
+        table_path: The saved table; None where the active table is that of the caches.
+    """
+
+    reader_config: ReaderConfig
+    epoch_len: int
+    caches: tuple[CacheInfo, ...]
+    fingerprint: str
+    table_path: Path | None
+
+
+def file_path(path: str) -> Path:
+    """Return the path of the dataset file: the one given, or ``dataset.json`` in a directory."""
+    given = Path(path)
+    return given / DEFAULT_NAME if given.is_dir() else given
+
+
+def table_path_beside(path: Path, fingerprint: str) -> Path:
+    """Return where the table of a dataset file lies.
+
+    Its name depends on its content, so that a file that is about to be replaced keeps its own.
+    """
+    digest = hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
+    return path.with_name(f"{path.stem}.{digest}.arrow")
+
+
+def write_description(
+    path: Path, description: DatasetDescription, write_table: Callable[[Path], None]
+) -> None:
+    """Write a dataset file, and its table first where it has one.
+
+    Whatever interrupts this, the file is the old one or the new one, each with its table.
+
+    Args:
+        path: The absolute path of the file.
+        description: What to write.
+        write_table: Writes the active table to the path it is given.
+
+    Raises:
+        CacheIOError: A file cannot be written.
+    """
+    with _readable_errors("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if description.table_path is not None:
+            _replace(description.table_path, write_table)
+        outdated = _outdated_table(path)
+        text = json.dumps(_as_json(description, path.parent), indent=2) + "\n"
+        _replace(path, lambda temporary: _write_text(temporary, text))
+        if outdated is not None and outdated != description.table_path:
+            outdated.unlink(missing_ok=True)
+
+
+def read_description(path: Path) -> DatasetDescription:
+    """Read a dataset file.
+
+    Raises:
+        CacheIOError: The file cannot be read.
+        ConfigError: The file is not one that ``dump_config`` wrote.
+    """
+    with _readable_errors("read", path):
+        text = path.read_bytes()
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{path} is no JSON ({error}), expected a file of dump_config") from error
+    if not isinstance(content, dict) or content.get("format") != FILE_FORMAT:
+        raise ConfigError(f"{path} is no dataset file, expected one that dump_config wrote")
+    if content.get("version") != FILE_VERSION:
+        raise ConfigError(
+            f"{path} has version {arguments.shown(content.get('version'))}, "
+            f"this release reads version {FILE_VERSION}"
+        )
+    _check_fields(path, content, _FIELD_TYPES)
+    for item in content["caches"]:
+        _check_fields(path, item, _CACHE_TYPES)
+    try:
+        reader_config = ReaderConfig(**content["reader_config"])
+        epoch_len = arguments.integer("epoch_len", content["epoch_len"], minimum=1)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    directory = path.resolve().parent
+    return DatasetDescription(
+        reader_config=reader_config,
+        epoch_len=epoch_len,
+        caches=tuple(
+            CacheInfo(
+                id=item["id"],
+                name=item["name"],
+                # Normalised as text, which is right because the directory is resolved.
+                path=Path(os.path.normpath(directory / item["path"])),
+                samples=item["samples"],
+            )
+            for item in content["caches"]
+        ),
+        fingerprint=content["fingerprint"],
+        table_path=_table_path(path, content),
+    )
+
+
+def _check_fields(path: Path, content: object, types: dict[str, type]) -> None:
+    for name, kind in types.items():
+        value = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ConfigError(
+                f"{path}: {name} is {arguments.shown(value)}, "
+                "expected a value that dump_config wrote"
+            )
+
+
+def _as_json(description: DatasetDescription, directory: Path) -> dict[str, Any]:
+    table_path = description.table_path
+    return {
+        "format": FILE_FORMAT,
+        "version": FILE_VERSION,
+        "reader_config": description.reader_config.model_dump(mode="json"),
+        "epoch_len": description.epoch_len,
+        "caches": [
+            {
+                "id": cache.id,
+                "name": cache.name,
+                "path": _relative_path(cache.path, directory),
+                "samples": cache.samples,
+            }
+            for cache in description.caches
+        ],
+        "table": None if table_path is None else table_path.name,
+        "fingerprint": description.fingerprint,
+    }
+
+
+def _relative_path(cache: Path, directory: Path) -> str:
+    # The cache itself may be a symlink and stays one; the folders above it are resolved, because
+    # the system resolves ".." physically.
+    resolved = cache.parent.resolve() / cache.name
+    try:
+        return Path(os.path.relpath(resolved, directory.resolve())).as_posix()
+    except ValueError:
+        # Another drive: there is no relative path.
+        return str(cache)
+
+
+def _table_path(path: Path, content: dict[str, Any]) -> Path | None:
+    table = content.get("table")
+    if table is None:
+        return None
+    # Only a file beside it, because dump_config removes the table of the file that it replaces.
+    if isinstance(table, str) and Path(table).name == table and table.endswith(".arrow"):
+        return path.with_name(table)
+    raise ConfigError(f"{path}: table is {arguments.shown(table)}, expected a file name or null")
+
+
+def _outdated_table(path: Path) -> Path | None:
+    """Return the table that the file about to be replaced names, if it is a dataset file."""
+    try:
+        content = json.loads(path.read_bytes())
+        if isinstance(content, dict) and content.get("format") == FILE_FORMAT:
+            return _table_path(path, content)
+    except (FileNotFoundError, ValueError):
+        # There is none, or it is something else, which names no table of ours.
+        return None
+    return None
+
+
+def _replace(path: Path, write: Callable[[Path], None]) -> None:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _readable_errors(operation: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except CacheIOError:
+        raise
+    except OSError as error:
+        kind = CachePermissionError if isinstance(error, PermissionError) else CacheIOError
+        reason = f"cannot {operation} the dataset file: {error.strerror or error}"
+        raise kind(error.errno, reason, str(error.filename or path)) from error

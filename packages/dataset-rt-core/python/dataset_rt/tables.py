@@ -1,0 +1,47 @@
+"""What ``update_metadata`` accepts: anything that gives an Arrow stream."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol, cast, runtime_checkable
+
+from dataset_rt import arguments
+from dataset_rt.exceptions import MetadataTableError
+
+
+@runtime_checkable
+class ArrowTable(Protocol):
+    """Any table of the Arrow world: Polars, pandas, pyarrow, DuckDB and others.
+
+    Example:
+        >>> import polars
+        >>> isinstance(polars.DataFrame({"label": [1, 2]}), ArrowTable)
+        True
+    """
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a PyCapsule that holds an ArrowArrayStream."""
+
+
+def arrow_table(table: object) -> ArrowTable:
+    """Return the table as given, or say what else was expected.
+
+    Raises:
+        MetadataTableError: The object gives no Arrow stream.
+    """
+    expected = "expected a table with __arrow_c_stream__, such as a Polars or pandas DataFrame"
+    if isinstance(table, type) or not isinstance(table, ArrowTable):
+        hint = "\nhint: call .collect() first" if hasattr(table, "collect") else ""
+        raise MetadataTableError(f"table is {arguments.type_name(table)}, {expected}{hint}")
+    return _without_row_labels(table)
+
+
+def _without_row_labels(table: ArrowTable) -> ArrowTable:
+    # pandas keeps the labels of filtered rows as an index, and exports an unnamed one as a column
+    # of its own, which would then stand in the metadata for ever.
+    frame: Any = table
+    pandas = sys.modules.get("pandas")
+    is_frame: bool = pandas is not None and isinstance(frame, pandas.DataFrame)
+    if is_frame and frame.index.nlevels == 1 and frame.index.name is None:
+        return cast("ArrowTable", frame.reset_index(drop=True))
+    return table
