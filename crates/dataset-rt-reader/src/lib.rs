@@ -1,1 +1,36 @@
-//! placeholder
+//! Open caches and an active table, turned into samples and batches.
+//!
+//! A [`Dataset`] holds one immutable [`View`] at a time: the caches, the active rows, their weights
+//! and the stream that draws from them. Editing the table makes a new view; iterators keep the one
+//! they began with. A view resolves stream positions to records, gathers many of them in one call,
+//! and reads ahead in the threads of a [`Pool`].
+
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "every fallible call returns ReaderError"
+)]
+
+mod active_table;
+mod batch;
+mod caches;
+mod dataset;
+mod error;
+mod gather;
+mod metadata_table;
+mod options;
+mod pool;
+mod read_ahead;
+mod snapshot;
+mod table_edit;
+mod view;
+
+pub use active_table::{ActiveTable, RecordNumber};
+pub use batch::{Batch, Gathered};
+pub use caches::{CacheSet, Placed};
+pub use dataset::Dataset;
+pub use error::ReaderError;
+pub use metadata_table::{CACHE_ID_COLUMN, MetadataTable, SAMPLE_ID_COLUMN, WEIGHT_COLUMN};
+pub use options::{DrawOptions, ReadOptions, SchemaRule};
+pub use pool::{Pool, available_parallelism};
+pub use read_ahead::{BatchReadAhead, Prepared, SampleReadAhead, Step};
+pub use view::View;

@@ -1,0 +1,235 @@
+//! The dataset that a user holds: a current view, and where the next iterator begins.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
+
+use crate::active_table::{ActiveTable, RecordNumber};
+use crate::caches::CacheSet;
+use crate::error::ReaderError;
+use crate::options::{DrawOptions, ReadOptions};
+use crate::pool::Pool;
+use crate::read_ahead::{BatchReadAhead, SampleReadAhead};
+use crate::table_edit::{TableEdit, records_of_identities};
+use crate::view::View;
+
+/// Caches, an active table and a cursor in the stream of draws.
+#[derive(Debug)]
+pub struct Dataset {
+    /// `None` once closed.
+    view: RwLock<Option<Arc<View>>>,
+    session: Mutex<Session>,
+}
+
+/// Where the next iterator begins and how far it goes.
+#[derive(Debug, Clone, Copy)]
+struct Session {
+    cursor: u64,
+    epoch_len: u64,
+}
+
+impl Dataset {
+    /// Opens caches; the active table is the whole of them.
+    pub fn open<P: AsRef<Path>>(
+        paths: &[P],
+        pool: Arc<Pool>,
+        draw: DrawOptions,
+        read: ReadOptions,
+    ) -> Result<Self, ReaderError> {
+        let caches = CacheSet::open(paths, read.schema)?;
+        let rows = caches.len();
+        Ok(Self::of_view(View {
+            stream: View::stream_of(draw, rows, None)?,
+            table: ActiveTable::Whole { records: rows },
+            weights: None,
+            edited: None,
+            caches: Arc::new(caches),
+            draw,
+            read,
+            pool,
+            fingerprint: OnceLock::new(),
+        }))
+    }
+
+    /// Opens an exported snapshot.
+    pub fn open_snapshot(directory: &Path, pool: Arc<Pool>) -> Result<Self, ReaderError> {
+        Ok(Self::of_view(View::open_snapshot(directory, pool)?))
+    }
+
+    fn of_view(view: View) -> Self {
+        let epoch_len = view.num_rows();
+        Self {
+            view: RwLock::new(Some(Arc::new(view))),
+            session: Mutex::new(Session {
+                cursor: 0,
+                epoch_len,
+            }),
+        }
+    }
+
+    /// The dataset as it is now.
+    pub fn view(&self) -> Result<Arc<View>, ReaderError> {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        view.clone().ok_or(ReaderError::Closed)
+    }
+
+    /// Lets go of all caches; iterators and batches keep theirs until they are dropped.
+    pub fn close(&self) {
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Says whether `close` was called.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.view
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_none()
+    }
+
+    /// Compares the digest of every file of every cache.
+    pub fn validate(&self) -> Result<(), ReaderError> {
+        let view = self.view()?;
+        view.caches.validate(&view.pool)
+    }
+
+    fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Position at which the next iterator begins.
+    #[must_use]
+    pub fn cursor(&self) -> u64 {
+        self.session().cursor
+    }
+
+    /// Moves the position at which the next iterator begins.
+    pub fn set_cursor(&self, position: u64) {
+        self.session().cursor = position;
+    }
+
+    /// Samples of one iterator.
+    #[must_use]
+    pub fn epoch_len(&self) -> u64 {
+        self.session().epoch_len
+    }
+
+    /// Changes the number of samples of later iterators; the cursor stays.
+    pub fn set_epoch_len(&self, epoch_len: u64) {
+        self.session().epoch_len = epoch_len;
+    }
+
+    /// Takes the next window of the stream and moves the cursor behind it.
+    fn next_window(&self) -> Result<(u64, u64), ReaderError> {
+        let mut session = self.session();
+        let start = session.cursor;
+        let stop = start
+            .checked_add(session.epoch_len)
+            .filter(|&stop| stop <= dataset_rt_sampler::LAST_POSITION)
+            .ok_or(ReaderError::PositionRange {
+                start,
+                stop: u64::MAX,
+            })?;
+        session.cursor = stop;
+        Ok((start, stop))
+    }
+
+    /// The samples of the next window.
+    pub fn samples(&self) -> Result<SampleReadAhead, ReaderError> {
+        let view = self.view()?;
+        let (start, stop) = self.next_window()?;
+        Ok(SampleReadAhead::new(view, start, stop))
+    }
+
+    /// The batches of the next window.
+    pub fn batches(&self, batch_size: u64) -> Result<BatchReadAhead, ReaderError> {
+        let view = self.view()?;
+        let (start, stop) = self.next_window()?;
+        Ok(BatchReadAhead::new(view, start, stop, batch_size))
+    }
+
+    /// Record numbers of samples named by identity.
+    pub fn records_of_identities(
+        &self,
+        cache_ids: &[i64],
+        sample_ids: &[i64],
+    ) -> Result<Vec<RecordNumber>, ReaderError> {
+        records_of_identities(&self.view()?.caches, cache_ids, sample_ids)
+    }
+
+    /// Replaces the active table, restarts the stream and sets the epoch to the new row count.
+    /// A table that is refused changes nothing.
+    pub fn update_metadata(
+        &self,
+        schema: &Schema,
+        batches: &[RecordBatch],
+    ) -> Result<(), ReaderError> {
+        let view = self.view()?;
+        let TableEdit {
+            table,
+            weights,
+            batches,
+        } = TableEdit::check(&view.caches, schema, batches)?;
+        let weights = plain_if_ones(weights);
+        let rows = table.len();
+        let edited = Some(Arc::from(batches));
+        self.replace(&view, table, weights, edited)?;
+        *self.session() = Session {
+            cursor: 0,
+            epoch_len: rows,
+        };
+        Ok(())
+    }
+
+    /// Gives every active row a weight and restarts the stream; refused weights change nothing.
+    pub fn set_weights(&self, weights: Vec<f64>) -> Result<(), ReaderError> {
+        let view = self.view()?;
+        if weights.len() as u64 != view.num_rows() {
+            let (expected, found) = (view.num_rows(), weights.len() as u64);
+            return Err(ReaderError::WeightCount { expected, found });
+        }
+        let edited = view.edited.clone();
+        self.replace(&view, view.table.clone(), plain_if_ones(weights), edited)?;
+        self.session().cursor = 0;
+        Ok(())
+    }
+
+    fn replace(
+        &self,
+        view: &View,
+        table: ActiveTable,
+        weights: Option<Arc<[f64]>>,
+        edited: Option<Arc<[RecordBatch]>>,
+    ) -> Result<(), ReaderError> {
+        let stream = View::stream_of(view.draw, table.len(), weights.as_deref())?;
+        let replacement = View {
+            caches: Arc::clone(&view.caches),
+            table,
+            weights,
+            edited,
+            stream,
+            draw: view.draw,
+            read: view.read,
+            pool: Arc::clone(&view.pool),
+            fingerprint: OnceLock::new(),
+        };
+        let mut current = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        if current.is_none() {
+            return Err(ReaderError::Closed);
+        }
+        *current = Some(Arc::new(replacement));
+        Ok(())
+    }
+}
+
+/// Weights that are all 1 take no memory.
+fn plain_if_ones(weights: Vec<f64>) -> Option<Arc<[f64]>> {
+    #[expect(
+        clippy::float_cmp,
+        reason = "exactly 1 is what a table without weights says"
+    )]
+    let is_plain = weights.iter().all(|&weight| weight == 1.0);
+    (!is_plain).then(|| Arc::from(weights))
+}

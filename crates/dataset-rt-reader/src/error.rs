@@ -1,0 +1,147 @@
+//! What can go wrong with a dataset.
+
+use std::io;
+use std::path::PathBuf;
+
+use dataset_rt_sampler::SamplerError;
+use dataset_rt_store::StoreError;
+
+/// Any failure of opening, editing or reading a dataset.
+#[derive(Debug, thiserror::Error)]
+pub enum ReaderError {
+    /// A cache failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Weights, a table or a plan were refused.
+    #[error(transparent)]
+    Sampler(#[from] SamplerError),
+    /// No cache was given.
+    #[error("a dataset needs at least one cache")]
+    NoCaches,
+    /// Two paths lead to caches of one source.
+    #[error(
+        "{first} and {second} have the same cache id {cache_id}, as both were written from a \
+         source named {name:?}\nhint: open one of them, or write one under another name",
+        first = first.display(),
+        second = second.display()
+    )]
+    DuplicateCache {
+        /// Identity of both.
+        cache_id: u64,
+        /// Name of both.
+        name: String,
+        /// Path of one.
+        first: PathBuf,
+        /// Path of the other.
+        second: PathBuf,
+    },
+    /// The caches have different columns.
+    #[error("the caches have different metadata columns:\n{differences}{hint}")]
+    SchemasDiffer {
+        /// One line a difference.
+        differences: String,
+        /// What to do, where something can be done.
+        hint: &'static str,
+    },
+    /// No cache has this identity.
+    #[error("no cache of this dataset has the id {cache_id}")]
+    UnknownCache {
+        /// The identity that was asked for.
+        cache_id: i64,
+    },
+    /// The cache has no such sample.
+    #[error("cache {name:?} (id {cache_id}) has samples 0 to {last}, not {sample_id}")]
+    UnknownSample {
+        /// Identity of the cache.
+        cache_id: u64,
+        /// Its name.
+        name: String,
+        /// The sample that was asked for.
+        sample_id: i64,
+        /// Its last sample.
+        last: u64,
+    },
+    /// A row number outside the table.
+    #[error("row {row} is out of range: the active table has {rows} rows")]
+    RowOutOfRange {
+        /// The row that was asked for.
+        row: i64,
+        /// How many there are.
+        rows: u64,
+    },
+    /// A range of positions that is not one.
+    #[error("positions {start} to {stop} are no range of the stream")]
+    PositionRange {
+        /// First position.
+        start: u64,
+        /// One past the last.
+        stop: u64,
+    },
+    /// A table given for an update was refused; nothing changed.
+    #[error("metadata table refused: {reason}")]
+    TableRefused {
+        /// What does not hold.
+        reason: String,
+    },
+    /// The weights do not have one value a row.
+    #[error("{found} weights for an active table of {expected} rows")]
+    WeightCount {
+        /// Rows of the table.
+        expected: u64,
+        /// Weights that were given.
+        found: u64,
+    },
+    /// An Arrow call failed on metadata that is in memory.
+    #[error("metadata cannot be put together: {source}")]
+    Arrow {
+        /// What Arrow said.
+        #[from]
+        source: arrow_schema::ArrowError,
+    },
+    /// A snapshot or a work file failed.
+    #[error("cannot {operation} {path}: {source}", path = path.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A snapshot cannot be used.
+    #[error("snapshot {path} cannot be used: {reason}", path = path.display())]
+    BadSnapshot {
+        /// The snapshot directory.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The thread pool could not be built.
+    #[error("cannot start {threads} reader threads: {reason}")]
+    Threads {
+        /// How many.
+        threads: usize,
+        /// What the system said.
+        reason: String,
+    },
+    /// A reader thread ended without a result.
+    #[error("a reader thread panicked")]
+    ReaderPanic,
+    /// The dataset was closed.
+    #[error("the dataset is closed")]
+    Closed,
+}
+
+impl ReaderError {
+    pub(crate) fn io(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            operation,
+            path,
+            source,
+        }
+    }
+}

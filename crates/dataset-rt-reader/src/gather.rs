@@ -1,0 +1,110 @@
+//! Copying many records into one buffer, each verified as it is copied.
+
+use dataset_rt_store::{Location, Record, StoreError};
+use rayon::prelude::*;
+
+use crate::active_table::RecordNumber;
+use crate::batch::Gathered;
+use crate::caches::{CacheSet, Placed};
+use crate::error::ReaderError;
+use crate::view::View;
+
+/// Below this many bytes one thread is faster than waking others.
+const PARALLEL_BYTES: usize = 256 << 10;
+/// Bytes that one thread takes at a time.
+const TASK_BYTES: usize = 128 << 10;
+
+/// A record found in its cache: which cache, and where in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Located {
+    pub(crate) cache_index: usize,
+    pub(crate) location: Location,
+}
+
+impl Located {
+    #[inline]
+    pub(crate) fn find(caches: &CacheSet, record: RecordNumber) -> Result<Self, StoreError> {
+        let Placed {
+            cache,
+            cache_index,
+            sample,
+        } = caches.place(record);
+        Ok(Self {
+            cache_index,
+            location: cache.locate(sample)?,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn record<'a>(&self, caches: &'a CacheSet) -> Record<'a> {
+        caches.caches()[self.cache_index].record(&self.location)
+    }
+}
+
+impl View {
+    /// Copies the payloads of these records back to back.
+    pub fn gather(&self, records: &[RecordNumber]) -> Result<Gathered, ReaderError> {
+        let caches = &*self.caches;
+        let located = records
+            .iter()
+            .map(|&record| Located::find(caches, record))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut offsets = Vec::with_capacity(located.len() + 1);
+        let mut total = 0_usize;
+        offsets.push(0);
+        for record in &located {
+            total += record.location.payload_bytes();
+            offsets.push(total as i64);
+        }
+        let mut buffer = vec![0; total];
+        let verify = self.read.verify_reads;
+        if total < PARALLEL_BYTES || self.pool.num_threads() == 1 {
+            copy_all(caches, &located, &mut buffer, verify)?;
+        } else {
+            let mut tasks = Vec::with_capacity(total / TASK_BYTES + 1);
+            let mut rest_records = located.as_slice();
+            let mut rest_buffer = buffer.as_mut_slice();
+            while !rest_records.is_empty() {
+                let mut bytes = 0;
+                let mut count = 0;
+                while count < rest_records.len() && bytes < TASK_BYTES {
+                    bytes += rest_records[count].location.payload_bytes();
+                    count += 1;
+                }
+                let (task_records, later_records) = rest_records.split_at(count);
+                let (task_buffer, later_buffer) = rest_buffer.split_at_mut(bytes);
+                tasks.push((task_records, task_buffer));
+                rest_records = later_records;
+                rest_buffer = later_buffer;
+            }
+            self.pool.threads()?.install(|| {
+                tasks
+                    .into_par_iter()
+                    .try_for_each(|(records, buffer)| copy_all(caches, records, buffer, verify))
+            })?;
+        }
+        Ok(Gathered { buffer, offsets })
+    }
+}
+
+/// Copies record after record; `buffer` has exactly their length.
+fn copy_all(
+    caches: &CacheSet,
+    records: &[Located],
+    mut buffer: &mut [u8],
+    verify: bool,
+) -> Result<(), StoreError> {
+    for located in records {
+        let record = located.record(caches);
+        let (place, rest) = buffer.split_at_mut(record.payload.len());
+        place.copy_from_slice(record.payload);
+        // The copy is hashed while it is in the cache, so that what is returned is what was checked.
+        if verify {
+            record.verify(place)?;
+        } else {
+            record.check()?;
+        }
+        buffer = rest;
+    }
+    Ok(())
+}

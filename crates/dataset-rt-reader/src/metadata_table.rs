@@ -1,0 +1,244 @@
+//! Metadata as Arrow tables: of the active rows, or of the records of a batch.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, LargeStringBuilder};
+use arrow_array::{
+    ArrayRef, Float64Array, Int64Array, NullArray, RecordBatch, RecordBatchOptions, new_null_array,
+};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use dataset_rt_store::format::METADATA_BATCH_ROWS;
+use dataset_rt_store::{Cache, Column, ColumnType, StoreError, Value};
+
+use crate::active_table::{ActiveTable, RecordNumber};
+use crate::caches::{CacheSet, value_at};
+use crate::error::ReaderError;
+use crate::view::View;
+
+/// Column of the cache identity.
+pub const CACHE_ID_COLUMN: &str = "cache_id";
+/// Column of the sample number.
+pub const SAMPLE_ID_COLUMN: &str = "sample_id";
+/// Column of the weight.
+pub const WEIGHT_COLUMN: &str = "weight";
+
+/// Record batches of one schema.
+#[derive(Debug, Clone)]
+pub struct MetadataTable {
+    /// The schema.
+    pub schema: SchemaRef,
+    /// The rows.
+    pub batches: Vec<RecordBatch>,
+}
+
+impl View {
+    /// The active table: identities, stored columns, weight, and what the user added.
+    pub fn metadata_table(&self) -> Result<MetadataTable, ReaderError> {
+        if let Some(edited) = &self.edited {
+            return self.edited_table(edited);
+        }
+        let schema = table_schema(self.caches.columns());
+        let mut batches = Vec::new();
+        match &self.table {
+            ActiveTable::Whole { .. } => {
+                for (cache_index, cache) in self.caches.caches().iter().enumerate() {
+                    for number in 0..cache.metadata().num_batches() {
+                        let first = self.caches.first_record(cache_index)
+                            + (number * METADATA_BATCH_ROWS) as u64;
+                        let columns = self.caches.stored_columns(cache_index, number)?;
+                        let first_sample = (number * METADATA_BATCH_ROWS) as i64;
+                        batches.push(self.with_identities(
+                            &schema,
+                            cache,
+                            first_sample,
+                            first as usize,
+                            columns,
+                        )?);
+                    }
+                }
+            }
+            // Rows are listed only by an edited table or by a snapshot, and that keeps no table.
+            ActiveTable::Listed(_) => {
+                return Err(ReaderError::TableRefused {
+                    reason: "a snapshot keeps no metadata table".to_owned(),
+                });
+            }
+        }
+        Ok(MetadataTable { schema, batches })
+    }
+
+    /// One batch of a whole cache, with the columns that the table adds.
+    fn with_identities(
+        &self,
+        schema: &SchemaRef,
+        cache: &Cache,
+        first_sample: i64,
+        first_row: usize,
+        stored: RecordBatch,
+    ) -> Result<RecordBatch, ArrowError> {
+        let rows = stored.num_rows();
+        let weights = self.weights_of_rows(first_row, rows);
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(stored.num_columns() + 3);
+        columns.push(Arc::new(Int64Array::from_value(cache.id() as i64, rows)));
+        columns.push(Arc::new(Int64Array::from_iter_values(
+            first_sample..first_sample + rows as i64,
+        )));
+        columns.extend(stored.columns().iter().cloned());
+        columns.push(Arc::new(weights));
+        RecordBatch::try_new(Arc::clone(schema), columns)
+    }
+
+    fn weights_of_rows(&self, first: usize, rows: usize) -> Float64Array {
+        match &self.weights {
+            Some(weights) => weights[first..first + rows].to_vec().into(),
+            None => Float64Array::from_value(1.0, rows),
+        }
+    }
+
+    /// The user's table; its weights may have been set anew since.
+    fn edited_table(&self, edited: &[RecordBatch]) -> Result<MetadataTable, ReaderError> {
+        let schema = edited[0].schema();
+        let weight = schema.index_of(WEIGHT_COLUMN)?;
+        let mut first_row = 0;
+        let mut batches = Vec::with_capacity(edited.len());
+        for batch in edited {
+            let mut columns = batch.columns().to_vec();
+            columns[weight] = Arc::new(self.weights_of_rows(first_row, batch.num_rows()));
+            first_row += batch.num_rows();
+            batches.push(RecordBatch::try_new(Arc::clone(&schema), columns)?);
+        }
+        Ok(MetadataTable { schema, batches })
+    }
+}
+
+/// Identities, stored columns and weight.
+pub(crate) fn table_schema(columns: &[Column]) -> SchemaRef {
+    let mut fields = vec![
+        Field::new(CACHE_ID_COLUMN, DataType::Int64, false),
+        Field::new(SAMPLE_ID_COLUMN, DataType::Int64, false),
+    ];
+    fields.extend(stored_fields(columns));
+    fields.push(Field::new(WEIGHT_COLUMN, DataType::Float64, false));
+    Arc::new(Schema::new(fields))
+}
+
+fn stored_fields(columns: &[Column]) -> impl Iterator<Item = Field> + '_ {
+    columns
+        .iter()
+        .map(|column| Field::new(&column.name, column.column_type.arrow(), true))
+}
+
+impl CacheSet {
+    fn stored_schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(
+            stored_fields(self.columns()).collect::<Vec<_>>(),
+        ))
+    }
+
+    /// One stored batch of one cache, in the columns of the dataset.
+    fn stored_columns(&self, cache_index: usize, batch: usize) -> Result<RecordBatch, ReaderError> {
+        let stored = self.caches()[cache_index].metadata().record_batch(batch)?;
+        let rows = stored.num_rows();
+        let columns = self
+            .columns()
+            .iter()
+            .zip(self.places(cache_index))
+            .map(
+                |(column, place)| match place.map(|place| stored.column(place)) {
+                    Some(array) if array.data_type() == &column.column_type.arrow() => {
+                        Arc::clone(array)
+                    }
+                    _ => new_null_array(&column.column_type.arrow(), rows),
+                },
+            )
+            .collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(
+            self.stored_schema(),
+            columns,
+            &options,
+        )?)
+    }
+
+    /// The stored columns of some records.
+    pub fn gather_metadata(&self, records: &[RecordNumber]) -> Result<RecordBatch, ReaderError> {
+        let rows = records
+            .iter()
+            .map(|&record| {
+                let placed = self.place(record);
+                Ok((placed.metadata_row()?, self.places(placed.cache_index)))
+            })
+            .collect::<Result<Vec<_>, StoreError>>()?;
+        let columns = self
+            .columns()
+            .iter()
+            .enumerate()
+            .map(|(number, column)| {
+                let values = rows
+                    .iter()
+                    .map(|(row, places)| value_at(row, places[number]));
+                array_of(column.column_type, values)
+            })
+            .collect();
+        for cache in self.caches() {
+            cache.metadata().check()?;
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(records.len()));
+        Ok(RecordBatch::try_new_with_options(
+            self.stored_schema(),
+            columns,
+            &options,
+        )?)
+    }
+}
+
+/// Builds one column. Every value is null or of the column's type.
+fn array_of<'a>(
+    column_type: ColumnType,
+    values: impl ExactSizeIterator<Item = Value<'a>>,
+) -> ArrayRef {
+    let rows = values.len();
+    match column_type {
+        ColumnType::Null => Arc::new(NullArray::new(rows)),
+        ColumnType::Boolean => {
+            let mut builder = BooleanBuilder::with_capacity(rows);
+            for value in values {
+                builder.append_option(match value {
+                    Value::Boolean(value) => Some(value),
+                    _ => None,
+                });
+            }
+            Arc::new(builder.finish())
+        }
+        ColumnType::Integer => {
+            let mut builder = Int64Builder::with_capacity(rows);
+            for value in values {
+                builder.append_option(match value {
+                    Value::Integer(value) => Some(value),
+                    _ => None,
+                });
+            }
+            Arc::new(builder.finish())
+        }
+        ColumnType::Float => {
+            let mut builder = Float64Builder::with_capacity(rows);
+            for value in values {
+                builder.append_option(match value {
+                    Value::Float(value) => Some(value),
+                    _ => None,
+                });
+            }
+            Arc::new(builder.finish())
+        }
+        ColumnType::String => {
+            let mut builder = LargeStringBuilder::with_capacity(rows, 0);
+            for value in values {
+                builder.append_option(match value {
+                    Value::String(value) => Some(value),
+                    _ => None,
+                });
+            }
+            Arc::new(builder.finish())
+        }
+    }
+}
