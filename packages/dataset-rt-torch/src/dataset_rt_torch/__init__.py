@@ -1,0 +1,19 @@
+"""The PyTorch side of DatasetRT: a DataLoader that is exact, resumable and the same for any workers.
+
+Most people call ``CachedDataset.to_torch_dataloader`` and never import this package themselves.
+"""
+
+from dataset_rt_torch.iterable_dataset import CachedIterableDataset, make_iterable_dataset
+from dataset_rt_torch.loader import CachedDataLoader, make_dataloader
+from dataset_rt_torch.map_dataset import CachedMapDataset, make_map_dataset
+from dataset_rt_torch.windows import Window
+
+__all__ = [
+    "CachedDataLoader",
+    "CachedIterableDataset",
+    "CachedMapDataset",
+    "Window",
+    "make_dataloader",
+    "make_iterable_dataset",
+    "make_map_dataset",
+]

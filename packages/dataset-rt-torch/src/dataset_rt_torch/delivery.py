@@ -1,0 +1,82 @@
+"""Makes sure that what a worker made arrives, or that the reason why not does."""
+
+from __future__ import annotations
+
+import pickle
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+import torch
+from dataset_rt.batch import CachedBatch
+from dataset_rt.exceptions import TransformError
+from dataset_rt.records import CachedSample
+
+from dataset_rt_torch.failures import BatchFailure
+
+_SAFE_TYPES = frozenset(
+    {
+        torch.Tensor,
+        bool,
+        int,
+        float,
+        str,
+        bytes,
+        type(None),
+        # Both are made of bytes, numbers and strings only.
+        CachedSample,
+        CachedBatch,
+    }
+)
+_MAX_DEPTH = 4
+
+
+def packed_for_delivery(batch: Any) -> Any:  # noqa: ANN401
+    """Return the batch itself if it is certain to pickle, else a parcel that holds it.
+
+    Torch pickles batches in a thread of the worker. There an error is printed and the batch is
+    lost, and the training process waits for it for ever. A parcel sends the error instead.
+    """
+    return batch if _is_safe(batch, 0) else Parcel(batch)
+
+
+class Parcel:
+    """Unpickles as the batch it holds, or as the failure to pickle that batch."""
+
+    def __init__(self, batch: Any) -> None:  # noqa: ANN401
+        """Hold a batch."""
+        self._batch = batch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the batch apart, so that an error can be caught."""
+        try:
+            # Torch's tensors are registered with this pickler: it shares their memory.
+            pickled = bytes(ForkingPickler.dumps(self._batch))
+        except Exception as error:  # noqa: BLE001
+            refused = TransformError(
+                f"a batch of type {type(self._batch).__qualname__} cannot be sent from the worker "
+                f"process: {error}, expected tensors, arrays and plain Python values"
+            )
+            return _itself, (BatchFailure(refused),)
+        return pickle.loads, (pickled,)
+
+
+def _itself(value: Any) -> Any:  # noqa: ANN401
+    return value
+
+
+def _is_safe(value: Any, depth: int) -> bool:  # noqa: ANN401
+    kind = type(value)
+    if kind in _SAFE_TYPES:
+        return True
+    if kind is np.ndarray:
+        return not value.dtype.hasobject
+    if depth == _MAX_DEPTH:
+        return False
+    if kind is dict:
+        return all(type(key) in _SAFE_TYPES for key in value) and all(
+            _is_safe(part, depth + 1) for part in value.values()
+        )
+    if kind is list or kind is tuple:
+        return all(_is_safe(part, depth + 1) for part in value)
+    return False

@@ -1,0 +1,110 @@
+"""One pass over a loader: hands out batches and counts those that the caller has got."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dataset_rt.exceptions import DatasetRtError
+
+from dataset_rt_torch.failures import BatchFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dataset_rt_torch.readahead import ReadAhead
+
+
+@dataclass(slots=True)
+class PassProgress:
+    """How far a pass has come; the loader and the iterator of the pass share it.
+
+    Attributes:
+        epoch: The epoch of the pass.
+        next_batch: The number of the first batch that the caller has not got.
+    """
+
+    epoch: int
+    next_batch: int
+
+
+class LoaderIterator:
+    """The iterator of one pass.
+
+    It holds torch's iterator and is held by the caller alone: a loader that held it in turn would
+    form a cycle, and torch would wait five seconds for each worker when it is collected.
+    """
+
+    def __init__(
+        self,
+        batches: Iterator[Any],
+        progress: PassProgress,
+        *,
+        num_batches: int,
+        read_ahead: ReadAhead | None,
+        when_broken: Callable[[], None],
+    ) -> None:
+        """Wrap torch's iterator.
+
+        Args:
+            batches: Torch's iterator.
+            progress: Where to count.
+            num_batches: Batches of a whole epoch.
+            read_ahead: The windows of a loader without workers, None with workers.
+            when_broken: Called when torch itself fails, as it does when a worker dies.
+        """
+        self._batches: Iterator[Any] | None = batches
+        self._progress = progress
+        self._received = progress.next_batch
+        self._num_batches = num_batches
+        self._read_ahead = read_ahead
+        self._when_broken = when_broken
+        self._is_superseded = False
+
+    def __iter__(self) -> LoaderIterator:
+        """Return itself."""
+        return self
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch, as torch's iterators do."""
+        return self._num_batches
+
+    def __next__(self) -> Any:  # noqa: ANN401
+        """Return the next batch, or raise what kept it from being made."""
+        if self._is_superseded:
+            raise DatasetRtError(
+                "this iterator has ended because a newer one of the same loader took over its "
+                "persistent workers\n"
+                "hint: use persistent_workers=False, or a loader for each loop"
+            )
+        if self._batches is None:
+            raise StopIteration
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._batches = None
+            self._read_ahead = None
+            raise
+        except Exception:
+            if self._read_ahead is None:
+                self._batches = None
+                self._when_broken()
+            raise
+        self._received = (
+            self._received + 1 if self._read_ahead is None else self._read_ahead.next_batch
+        )
+        if isinstance(batch, BatchFailure):
+            # No name may hold the exception here: its traceback holds this frame.
+            raise batch.to_exception() from batch.to_cause()
+        self._progress.next_batch = self._received
+        return batch
+
+    @property
+    def is_running(self) -> bool:
+        """Whether batches may still come."""
+        return self._batches is not None
+
+    def supersede(self) -> None:
+        """Give torch's iterator up to a newer pass."""
+        self._batches = None
+        self._is_superseded = True

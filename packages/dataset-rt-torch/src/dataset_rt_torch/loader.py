@@ -1,0 +1,371 @@
+"""The DataLoader over windows of a stream: exact, resumable, the same for any worker count."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from dataset_rt import _core, arguments
+from dataset_rt.exceptions import StateMismatchError
+from torch.utils.data import DataLoader
+
+from dataset_rt_torch.by_value import ByValue
+from dataset_rt_torch.collate import Collation, takes_rng
+from dataset_rt_torch.distributed import agree_on_seed, report_fault
+from dataset_rt_torch.iterator import LoaderIterator, PassProgress
+from dataset_rt_torch.options import LoaderArguments, check_options, topology_of
+from dataset_rt_torch.readahead import ReadAhead
+from dataset_rt_torch.snapshot import Snapshot
+from dataset_rt_torch.state import LoaderIdentity, Resumption, from_state, to_state
+from dataset_rt_torch.windows import WindowSampler
+from dataset_rt_torch.worker import OpenSnapshot, WindowDataset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dataset_rt.dataset import CachedDataset
+
+    from dataset_rt_torch.distributed import Topology
+    from dataset_rt_torch.options import LoaderOptions
+    from dataset_rt_torch.windows import Window
+
+logger = logging.getLogger("dataset_rt.loader")
+
+
+def make_dataloader(dataset: CachedDataset, **options: Any) -> CachedDataLoader:  # noqa: ANN401
+    """Build the loader that ``CachedDataset.to_torch_dataloader`` returns.
+
+    Args:
+        dataset: The dataset; the loader keeps a snapshot of it as it is now.
+        **options: The keyword arguments of ``to_torch_dataloader``, which documents them.
+
+    Raises:
+        ConfigError: An argument has a wrong type or value, or ranks differ in theirs.
+        WeightError: The order cannot honour the weights of the table.
+        TypeError: An argument does not exist.
+    """
+    given = LoaderArguments(**options)
+    topology = topology_of(given)
+    native = dataset._native  # noqa: SLF001
+    try:
+        checked = check_options(
+            given, default_samples_per_epoch=native.epoch_len, topology=topology
+        )
+        # Before any work, because this is where a function that cannot be sent is refused.
+        collation = _collation_of(checked)
+        worker_init = _function_of(checked, "worker_init_fn")
+    except Exception as error:
+        report_fault(topology, error)
+        raise
+    seed = agree_on_seed(topology, _facts_of(checked, native), checked.seed)
+    return CachedDataLoader(native, checked, seed, collation, worker_init)
+
+
+class CachedDataLoader(DataLoader[Any]):
+    """A ``torch.utils.data.DataLoader`` over windows of a dataset's stream.
+
+    Each pass is the next window of the stream. A pass begins when an iterator is made; a loop that
+    is broken off is not continued by the next one.
+
+    Attributes:
+        seed: The seed of the stream.
+        samples_per_epoch: Samples of an epoch over all ranks.
+        rank: The number of this process.
+        world_size: How many processes share each global batch.
+    """
+
+    def __init__(
+        self,
+        native: _core.Dataset,
+        options: LoaderOptions,
+        seed: int,
+        collation: Collation,
+        worker_init: Callable[[int], Any] | None,
+    ) -> None:
+        """Export the snapshot and set torch's loader up; `make_dataloader` checks the arguments."""
+        topology = options.topology
+        self.seed = seed
+        self.samples_per_epoch = options.samples_per_epoch
+        self.rank = topology.rank
+        self.world_size = topology.world_size
+        self._options = options
+        self._identity = LoaderIdentity(
+            order=options.order,
+            samples_per_epoch=options.samples_per_epoch,
+            batch_size=options.batch_size,
+            world_size=topology.world_size,
+            drop_last=options.drop_last,
+            fingerprint=native.fingerprint,
+            caches=tuple((cache_id, name, samples) for cache_id, name, _, samples in native.caches),
+        )
+        plan = _core.WindowPlan(
+            budget=options.samples_per_epoch,
+            batch_size=options.batch_size,
+            rank=topology.rank,
+            world_size=topology.world_size,
+            drop_last=options.drop_last,
+        )
+        self._plan = plan
+        self._warn_of_counts()
+        self._sampler = WindowSampler(
+            plan, seed=seed, batch_size=options.batch_size, drop_last=options.drop_last
+        )
+        snapshot = Snapshot.export(
+            native,
+            options.work_dir,
+            seed=seed,
+            shuffle=options.shuffle,
+            replacement=options.replacement,
+        )
+        self._windows = WindowDataset(
+            OpenSnapshot(snapshot, options.native_num_workers),
+            gathers_batches=options.batch_transform_fn is not None,
+            num_samples=options.samples_per_epoch,
+        )
+        # The pass that the next iterator makes.
+        self._next_epoch = 0
+        self._first_batch = 0
+        self._counts_epochs = not options.repeats_first_window
+        self._has_passed = False
+        self._has_warned_of_repeat = False
+        self._progress = PassProgress(0, 0)
+        self._newest: weakref.ref[LoaderIterator] | None = None
+        has_workers = options.num_workers > 0
+        super().__init__(
+            self._windows,
+            batch_sampler=self._sampler,  # type: ignore[arg-type]
+            num_workers=options.num_workers,
+            collate_fn=collation,
+            pin_memory=options.pin_memory,
+            # Without workers there is nothing to wait for, and torch would refuse these.
+            timeout=options.timeout_seconds if has_workers else 0,
+            worker_init_fn=worker_init,
+            multiprocessing_context=options.multiprocessing_context if has_workers else None,
+            prefetch_factor=options.prefetch_factor if has_workers else None,
+            persistent_workers=options.persistent_workers,
+            **options.dataloader_kwargs,
+        )
+        self._report(
+            f"{len(self)} batches of {options.batch_size} per epoch on rank {self.rank} of "
+            f"{self.world_size}, {options.order} order, num_workers={options.num_workers}, "
+            f"native_num_workers={options.native_num_workers}, "
+            f"prefetch_factor={options.prefetch_factor}, snapshot at {snapshot.path}"
+        )
+
+    def __iter__(self) -> LoaderIterator:  # type: ignore[override]
+        """Begin a pass: the next window of the stream, or the one that was chosen."""
+        epoch, first_batch = self._next_epoch, self._first_batch
+        if not self._counts_epochs and self._has_passed:
+            self._warn_of_repeat(epoch)
+        if self.persistent_workers and self._newest is not None:
+            newest = self._newest()
+            if newest is not None and newest.is_running:
+                newest.supersede()
+        made: list[ReadAhead] = []
+
+        def read_ahead(windows: Iterator[Window]) -> ReadAhead:
+            made.append(
+                ReadAhead(
+                    windows,
+                    self._windows.gather,
+                    depth=self._options.prefetch_factor,
+                    first_batch=first_batch,
+                )
+            )
+            return made[-1]
+
+        self._sampler.move_to(epoch, first_batch)
+        with self._sampler.reading_ahead(read_ahead if self.num_workers == 0 else None):
+            batches = super().__iter__()
+        self._first_batch = 0
+        self._has_passed = True
+        if self._counts_epochs:
+            self._next_epoch = epoch + 1
+        self._sampler.move_to(self._next_epoch, 0)
+        self._progress = PassProgress(epoch, first_batch)
+        iterator = LoaderIterator(
+            batches,
+            self._progress,
+            num_batches=len(self),
+            read_ahead=made[-1] if made else None,
+            when_broken=self._discard_workers,
+        )
+        self._newest = weakref.ref(iterator)
+        return iterator
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the next pass; later passes count on from it.
+
+        Args:
+            epoch: The number of the epoch, from 0.
+
+        Raises:
+            ConfigError: The number is negative or none.
+        """
+        self._begin_at(arguments.integer("epoch", epoch, minimum=0), 0)
+        self._counts_epochs = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the caller is: after the last batch that it got.
+
+        Batches that workers have made ahead do not count. After the last batch of a pass it is the
+        start of the next one. All ranks save, or need, the same state. The values are plain Python,
+        so ``torch.save`` and ``torch.load(weights_only=True)`` take it.
+
+        Raises:
+            StateMismatchError: The pass is underway with ``in_order=False``, where the batches that
+                the caller got are no prefix of the epoch.
+        """
+        epoch, batch = self._progress.epoch, self._progress.next_batch
+        if batch >= len(self):
+            epoch, batch = self._next_epoch, self._first_batch
+        elif batch > 0 and not getattr(self, "in_order", True):
+            raise StateMismatchError(
+                f"{batch} of {len(self)} batches are out with in_order=False, expected a state to "
+                "be taken between epochs or with in_order=True"
+            )
+        return to_state(
+            self._identity,
+            Resumption(self.seed, epoch, batch, counts_epochs=self._counts_epochs),
+        )
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Make the next pass continue after the last batch that a state counts.
+
+        The worker count may be another one, and so may the number of ranks as long as the global
+        batch is the same. A loader built with ``seed="random"`` takes over the seed of the state.
+
+        Args:
+            state: What `state_dict` returned.
+
+        Raises:
+            StateMismatchError: The state belongs to another table, seed, order, budget or global
+                batch; lists every difference.
+        """
+        expected_seed = None if self._options.seed_is_random else self.seed
+        resumption = from_state(
+            state, self._identity, expected_seed=expected_seed, num_batches=len(self)
+        )
+        if resumption.seed != self.seed:
+            self._adopt_seed(resumption.seed)
+        if not self._options.repeats_first_window:
+            self._counts_epochs = True
+        else:
+            self._counts_epochs = resumption.counts_epochs
+        self._begin_at(resumption.epoch, resumption.batch)
+
+    def check_worker_number_rationality(self) -> None:
+        """Log, where torch would warn, that there are more workers than cores.
+
+        The number is the caller's own choice, and batches are the same for any number.
+        """
+        cores = _core.available_parallelism()
+        if self.num_workers > cores:
+            logger.info("num_workers=%d on %d available cores", self.num_workers, cores)
+
+    def _begin_at(self, epoch: int, batch: int) -> None:
+        self._next_epoch = epoch
+        self._first_batch = batch
+        self._has_passed = False
+        self._sampler.move_to(epoch, batch)
+        self._progress = PassProgress(epoch, batch)
+
+    def _adopt_seed(self, seed: int) -> None:
+        self._discard_workers()
+        self._windows.reseed(seed, self._options)
+        self._sampler.seed = seed
+        self.seed = seed
+
+    def _discard_workers(self) -> None:
+        """Drop persistent workers; the next pass starts new ones."""
+        newest = self._newest() if self._newest is not None else None
+        if newest is not None and self.persistent_workers and newest.is_running:
+            newest.supersede()
+        self._iterator = None
+
+    def _warn_of_counts(self) -> None:
+        plan = self._plan
+        requested = self.samples_per_epoch
+        if self.rank != 0:
+            return
+        ranks = f"each of {self.world_size} ranks" if self.world_size > 1 else "the loader"
+        effective = f"{ranks} gets {plan.num_batches} batches with {plan.samples_per_rank} samples"
+        if plan.num_batches == 0:
+            _warn(
+                f"samples_per_epoch={requested} with drop_last=True makes no batch of "
+                f"{self._options.batch_size * self.world_size} samples: an epoch is empty"
+            )
+        elif self.world_size > 1 and plan.padded_samples > 0:
+            _warn(
+                f"samples_per_epoch={requested} does not divide by {self.world_size} ranks: "
+                f"{effective}, {plan.padded_samples} of them padding"
+            )
+        elif self.world_size > 1 and plan.dropped_samples > 0:
+            _warn(
+                f"samples_per_epoch={requested} does not divide by the global batch of "
+                f"{self._options.batch_size * self.world_size}: {effective}, "
+                f"{plan.dropped_samples} are dropped"
+            )
+
+    def _warn_of_repeat(self, epoch: int) -> None:
+        if self.rank == 0 and not self._has_warned_of_repeat:
+            self._has_warned_of_repeat = True
+            _warn(
+                f"persistent_workers=False repeats the window of epoch {epoch} in every pass\n"
+                "hint: call set_epoch(epoch) before each pass, or use persistent_workers='auto'"
+            )
+
+    def _report(self, message: str) -> None:
+        logger.info(message)
+        if self._options.verbose and not (
+            logger.isEnabledFor(logging.INFO) and logger.hasHandlers()
+        ):
+            sys.stderr.write(f"{logger.name}: {message}\n")
+
+
+def _facts_of(options: LoaderOptions, native: _core.Dataset) -> dict[str, Any]:
+    """Return what must be the same on all ranks."""
+    return {
+        "samples_per_epoch": options.samples_per_epoch,
+        "batch_size": options.batch_size,
+        "drop_last": options.drop_last,
+        "order": options.order,
+        "seed": "random" if options.seed_is_random else options.seed,
+        "sampler_version": _core.sampler_version,
+        "active table": native.fingerprint,
+    }
+
+
+def _collation_of(options: LoaderOptions) -> Collation:
+    sample_transform = options.sample_transform_fn
+    return Collation(
+        sample_transform=_function_of(options, "sample_transform_fn"),
+        batch_transform=_function_of(options, "batch_transform_fn"),
+        collate=_function_of(options, "collate_fn"),
+        takes_rng=sample_transform is not None and takes_rng(sample_transform),
+    )
+
+
+def _function_of(options: LoaderOptions, name: str) -> Callable[..., Any] | None:
+    """Return a function as the processes of the loader need it."""
+    function: Callable[..., Any] | None = getattr(options, name)
+    if function is None or not options.sends_functions:
+        return function
+    return ByValue(function, name)
+
+
+def _warn(message: str) -> None:
+    """Warn at the line of the caller's own code."""
+    level = 1
+    frame = sys._getframe()  # noqa: SLF001
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, UserWarning, stacklevel=level)
+
+
+def _is_ours(module_name: str) -> bool:
+    return module_name.partition(".")[0] in ("dataset_rt", "dataset_rt_torch")

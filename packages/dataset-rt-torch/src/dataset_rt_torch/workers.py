@@ -1,0 +1,37 @@
+"""Decides how many loading processes and reader threads a loader gets when it may choose."""
+
+from __future__ import annotations
+
+from dataset_rt import _core
+
+from dataset_rt_torch.distributed import local_world_size
+
+# More rarely helps: each process costs a copy of Python and torch, and hands its batches over.
+_MAX_AUTOMATIC_WORKERS = 8
+# Enough to saturate memory; a machine with a hundred cores has other uses for the rest.
+_MAX_AUTOMATIC_THREADS = 8
+
+
+def shared_parallelism() -> int:
+    """Return how many cores this rank may use: affinity and quota, shared among local ranks."""
+    return max(_core.available_parallelism() // local_world_size(), 1)
+
+
+def automatic_num_workers(cores: int) -> int:
+    """Return the number of loading processes for so many cores; one core is left to training.
+
+    Example:
+        >>> automatic_num_workers(1), automatic_num_workers(4), automatic_num_workers(64)
+        (0, 3, 8)
+    """
+    return min(cores - 1, _MAX_AUTOMATIC_WORKERS)
+
+
+def automatic_native_num_workers(cores: int, num_workers: int) -> int:
+    """Return the number of reader threads of each process that reads.
+
+    Example:
+        >>> automatic_native_num_workers(4, 0), automatic_native_num_workers(4, 3)
+        (4, 1)
+    """
+    return max(min(cores // max(num_workers, 1), _MAX_AUTOMATIC_THREADS), 1)
