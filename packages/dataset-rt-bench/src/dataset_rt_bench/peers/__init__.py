@@ -1,0 +1,1 @@
+"""What people would write by hand instead: a NumPy memmap, and an LMDB environment."""

@@ -1,0 +1,130 @@
+"""Writes measurements down: a Markdown report for people, JSON for programs."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+from dataset_rt_bench.goals import goal
+from dataset_rt_bench.session import Outcome, Session
+from dataset_rt_bench.timing import Measurement, ratio
+
+JSON_VERSION: Final = 1
+
+
+def to_markdown(session: Session) -> str:
+    """Return the report as Markdown, one table per case and workload."""
+    blocks = [_environment_lines(session), *(_outcome_lines(each) for each in session.outcomes)]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def to_json(session: Session) -> str:
+    """Return all times, medians and ratios as JSON."""
+    document = {
+        "version": JSON_VERSION,
+        "environment": asdict(session.environment),
+        "load_average_after": session.load_average_after,
+        "repeats": session.repeats,
+        "outcomes": [_outcome_document(outcome) for outcome in session.outcomes],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _environment_lines(session: Session) -> list[str]:
+    environment = session.environment
+    versions = ", ".join(f"{name} {number}" for name, number in environment.versions.items())
+    system = [
+        environment.operating_system,
+        environment.processor,
+        f"{environment.usable_cpus} of {environment.logical_cpus} CPUs usable",
+    ]
+    if environment.memory_bytes is not None:
+        system.append(f"{environment.memory_bytes / (1 << 30):.0f} GiB memory")
+    if environment.file_system is not None:
+        system.append(environment.file_system)
+    load = f"{_load(environment.load_average)} before, {_load(session.load_average_after)} after"
+    reading = (
+        "ratio = how many times as fast as the contender the first one is "
+        "(ratio of the medians; the range is over the repeats)"
+    )
+    return [
+        f"- build: {environment.build_profile}",
+        f"- versions: {versions}",
+        f"- system: {', '.join(system)}",
+        f"- load average: {load}",
+        f"- {session.repeats} interleaved repeats; {reading}",
+    ]
+
+
+def _load(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
+def _outcome_lines(outcome: Outcome) -> list[str]:
+    case, workload = outcome.case, outcome.workload
+    return [
+        f"### {case.name}, {workload.title}",
+        "",
+        f"{case.question[:1].upper()}{case.question[1:]}.",
+        "",
+        f"| contender | {case.item}/s | MB/s | ratio | range | goal |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        *_contender_rows(outcome),
+    ]
+
+
+def _contender_rows(outcome: Outcome) -> Iterator[str]:
+    for measurement in outcome.measurements:
+        cells = [
+            measurement.contender,
+            f"{measurement.items_per_second:,.0f}",
+            _megabytes_per_second(outcome, measurement),
+            *_ratio_cells(outcome, measurement),
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _megabytes_per_second(outcome: Outcome, measurement: Measurement) -> str:
+    if outcome.case.scale == "row_count":
+        return ""
+    return f"{measurement.items_per_second * outcome.workload.record_bytes / 1e6:,.0f}"
+
+
+def _ratio_cells(outcome: Outcome, measurement: Measurement) -> list[str]:
+    if measurement.contender == outcome.case.subject:
+        return ["", "", ""]
+    found = ratio(outcome.subject, measurement)
+    wanted = goal(outcome.case.name, measurement.contender, outcome.workload.record_bytes)
+    verdict = ""
+    if wanted is not None:
+        verdict = f"{wanted:.2f} {'met' if found.of_medians >= wanted else 'MISSED'}"
+    return [f"{found.of_medians:.2f}", f"{found.lowest:.2f} to {found.highest:.2f}", verdict]
+
+
+def _outcome_document(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "case": outcome.case.name,
+        "question": outcome.case.question,
+        "item": outcome.case.item,
+        "record_bytes": outcome.workload.record_bytes,
+        "num_records": outcome.workload.num_records,
+        "subject": outcome.case.subject,
+        "contenders": [
+            _contender_document(outcome, measurement) for measurement in outcome.measurements
+        ],
+    }
+
+
+def _contender_document(outcome: Outcome, measurement: Measurement) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": measurement.contender,
+        "items": measurement.items,
+        "seconds": list(measurement.seconds),
+        "median_seconds": measurement.median_seconds,
+    }
+    if measurement.contender != outcome.case.subject:
+        document["ratio"] = asdict(ratio(outcome.subject, measurement))
+        document["goal"] = goal(
+            outcome.case.name, measurement.contender, outcome.workload.record_bytes
+        )
+    return document

@@ -1,0 +1,94 @@
+"""The directory that benchmarks work in: prepared data, written once and used by all cases."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import dataset_rt as drt
+from dataset_rt_bench.datagen import GENERATOR_VERSION, BenchmarkSource
+from dataset_rt_bench.peers import lmdb as lmdb_peer
+from dataset_rt_bench.peers import memmap as memmap_peer
+from dataset_rt_bench.workload import Workload
+
+ORDER_SEED = 7
+"""The seed of every shuffled dataset here; peers read in the order that it draws."""
+
+
+class Workspace:
+    """Prepares data below one directory, and reuses what an earlier run left there complete.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as directory:
+        ...     dataset = Workspace(Path(directory)).dataset(Workload(8, 100))
+        ...     len(dataset)
+        100
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Create the directory where it does not exist yet."""
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self.runtime = drt.DatasetRuntime()
+
+    def cache(self, workload: Workload) -> Path:
+        """Return the path of a DatasetRT cache of the workload."""
+        (result,) = self.runtime.write_cache(BenchmarkSource(workload), self.directory / "caches")
+        match result:
+            case drt.CacheWriteSuccess(path=path):
+                return path
+            case failure:
+                raise RuntimeError(f"cannot prepare {workload.title}: {failure.message}")
+
+    def dataset(self, workload: Workload, **reader_options: object) -> drt.CachedDataset:
+        """Open the cache of the workload; shuffled by a fixed seed unless options say otherwise."""
+        reader_config = drt.ReaderConfig.model_validate({"seed": ORDER_SEED, **reader_options})
+        return self.runtime.cached_dataset([self.cache(workload)], reader_config=reader_config)
+
+    def drawn_order(self, workload: Workload) -> list[int]:
+        """Return the records of the first epoch of ``dataset(workload)``, for peers to read."""
+        with self.dataset(workload) as dataset:
+            order: list[int] = dataset.draws(0, workload.num_records).tolist()
+        return order
+
+    def memmap(self, workload: Workload) -> Path:
+        """Return the path of a file of fixed-size records."""
+
+        def write(path: Path) -> None:
+            memmap_peer.write(path, BenchmarkSource(workload), durable=False)
+
+        return self._written_once("memmap", workload, write)
+
+    def lmdb(self, workload: Workload) -> Path:
+        """Return the path of an LMDB environment."""
+
+        def write(path: Path) -> None:
+            lmdb_peer.write(path, BenchmarkSource(workload), workload)
+
+        return self._written_once("lmdb", workload, write)
+
+    def scratch(self, name: str) -> Path:
+        """Return an empty directory for output that is thrown away."""
+        path = self.directory / "scratch" / name
+        remove(path)
+        path.mkdir(parents=True)
+        return path
+
+    def _written_once(self, kind: str, workload: Workload, write: Callable[[Path], None]) -> Path:
+        """Write under a temporary name and rename, so that what exists is complete."""
+        path = self.directory / kind / f"records-{workload.slug}-v{GENERATOR_VERSION}"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_name(f"{path.name}.partial")
+            remove(partial)
+            write(partial)
+            partial.rename(path)
+        return path
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a directory tree, if it exists."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
