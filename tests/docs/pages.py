@@ -1,5 +1,6 @@
 """Finds the Markdown pages of the repository and the code blocks in them."""
 
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ def fences(page: Path) -> list[Fence]:
     text = page.read_text()
     matches = list(FENCE.finditer(text))
     found = []
-    for match, following in zip(matches, [*matches[1:], None], strict=True):
+    for match, following in itertools.zip_longest(matches, matches[1:]):
         marker = NOT_RUN.search(text[: match.start()])
         is_followed_by_output = (
             following is not None
