@@ -3,12 +3,13 @@
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Literal, Self
 
 from dataset_rt_bench.workload import Workload
 from dataset_rt_bench.workspace import Workspace
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Delivery:
     checksum: int
 
     @classmethod
-    def of(cls, payloads: Iterable[Buffer]) -> Self:
+    def of(cls, payloads: "Iterable[Buffer]") -> Self:
         """Count payloads and sum up their bytes, in order."""
         items = payload_bytes = checksum = 0
         for payload in payloads:
