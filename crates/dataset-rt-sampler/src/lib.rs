@@ -37,6 +37,7 @@ mod plan;
 mod quantize;
 mod sequential;
 mod stream;
+mod sweep;
 mod weight_table;
 mod weighted;
 mod weights;

@@ -1,13 +1,9 @@
 //! The alias table: one entry per row, so that a weighted draw is one look-up whatever the weights.
-//!
-//! Building it is the "sweeping" alias construction (Huebschle-Schneider, Sanders: "Parallel
-//! Weighted Random Sampling"): one pointer walks the light rows, one the heavy rows, both forwards,
-//! and every bucket that a light row does not fill is filled up by the current heavy row. All of it
-//! is exact arithmetic on integers, so every bucket is full at the end.
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::quantize::{FULL, Quantizer};
+use crate::quantize::Quantizer;
+use crate::sweep::sweep;
 use crate::weights::{WeightSummary, summarize};
 use crate::{Flat, SamplerError};
 
@@ -15,7 +11,7 @@ use crate::{Flat, SamplerError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct AliasEntry {
-    /// Own share of the bucket, in units of 2^-64.
+    /// Own share of the bucket, in units of 2^-64 (so 0 where that is all of it, modulo 2^64).
     pub threshold: u64,
     /// The row that has the rest; the bucket's own row if that has all of it.
     pub alias: u64,
@@ -60,10 +56,33 @@ impl WeightTable {
         Ok(Self::from_summary(weights, &summarize(weights)?))
     }
 
+    /// Builds the table into memory of the caller's, who knows where it should live: in a map of a
+    /// new file, or in huge pages, where a large table takes half the time. Gives `false`, and leaves
+    /// the memory as it is, if all weights are equal.
+    ///
+    /// # Errors
+    /// As [`WeightTable::build`], and [`SamplerError::WeightTableLength`] unless there is one entry
+    /// per weight.
+    pub fn build_into(weights: &[f64], entries: &mut [AliasEntry]) -> Result<bool, SamplerError> {
+        let summary = summarize(weights)?;
+        if entries.len() != weights.len() {
+            return Err(SamplerError::WeightTableLength {
+                table_rows: entries.len() as u64,
+                population: weights.len() as u64,
+            });
+        }
+        if summary.all_equal() {
+            return Ok(false);
+        }
+        sweep(weights, &Quantizer::new(weights, &summary), entries);
+        Ok(true)
+    }
+
     fn from_summary(weights: &[f64], summary: &WeightSummary) -> Self {
-        let quantizer = Quantizer::new(weights, summary);
+        let mut entries = bytemuck::zeroed_vec(weights.len());
+        sweep(weights, &Quantizer::new(weights, summary), &mut entries);
         Self {
-            entries: Flat::from(sweep(weights, &quantizer)),
+            entries: Flat::from(entries),
         }
     }
 
@@ -135,111 +154,5 @@ pub(crate) fn pick(entries: &[AliasEntry], bucket: u64, coin: u64) -> u64 {
         bucket
     } else {
         entry.alias
-    }
-}
-
-fn sweep(weights: &[f64], quantizer: &Quantizer) -> Vec<AliasEntry> {
-    let mut entries: Vec<AliasEntry> = bytemuck::zeroed_vec(weights.len());
-    let mut light_rows = Rows::new(weights, |row, weight| !quantizer.is_heavy(row, weight));
-    let mut heavy_rows = Rows::new(weights, |row, weight| quantizer.is_heavy(row, weight));
-
-    // The current heavy row and what it has left to give. The units of the buckets not yet filled
-    // always add up to their number times FULL, hence the two expectations.
-    let mut heavy = heavy_rows
-        .next()
-        .expect("some row has at least the mean weight");
-    let mut units = quantizer.units(heavy, weights[heavy]);
-    loop {
-        if units > FULL {
-            let light = light_rows
-                .next()
-                .expect("a surplus of one row is a deficit of others");
-            let light_units = quantizer.units(light, weights[light]);
-            entries[light] = AliasEntry {
-                threshold: light_units as u64,
-                alias: heavy as u64,
-            };
-            units -= FULL - light_units;
-        } else {
-            let own = AliasEntry {
-                threshold: u64::MAX,
-                alias: heavy as u64,
-            };
-            let Some(next) = heavy_rows.next() else {
-                entries[heavy] = own;
-                break;
-            };
-            let missing = FULL - units;
-            let shared = AliasEntry {
-                threshold: units as u64,
-                alias: next as u64,
-            };
-            entries[heavy] = if missing == 0 { own } else { shared };
-            heavy = next;
-            units = quantizer.units(heavy, weights[heavy]) - missing;
-        }
-    }
-    debug_assert!(
-        units == FULL && light_rows.next().is_none(),
-        "every bucket is full"
-    );
-    entries
-}
-
-/// The rows that a condition picks, in order. They are picked a block at a time without a branch
-/// per row: light and heavy rows follow each other at random, and a processor that guesses wrong
-/// half of the time makes the sweep twice as slow.
-struct Rows<'weights, Condition> {
-    weights: &'weights [f64],
-    condition: Condition,
-    next_block: usize,
-    picked: [usize; BLOCK],
-    picked_len: usize,
-    cursor: usize,
-}
-
-const BLOCK: usize = 512;
-
-impl<'weights, Condition: Fn(usize, f64) -> bool> Rows<'weights, Condition> {
-    fn new(weights: &'weights [f64], condition: Condition) -> Self {
-        Self {
-            weights,
-            condition,
-            next_block: 0,
-            picked: [0; BLOCK],
-            picked_len: 0,
-            cursor: 0,
-        }
-    }
-
-    #[cold]
-    fn refill(&mut self) {
-        while self.cursor == self.picked_len && self.next_block < self.weights.len() {
-            let start = self.next_block;
-            let stop = self.weights.len().min(start + BLOCK);
-            let mut picked_len = 0;
-            for (row, &weight) in (start..stop).zip(&self.weights[start..stop]) {
-                self.picked[picked_len] = row;
-                picked_len += usize::from((self.condition)(row, weight));
-            }
-            (self.next_block, self.picked_len, self.cursor) = (stop, picked_len, 0);
-        }
-    }
-}
-
-impl<Condition: Fn(usize, f64) -> bool> Iterator for Rows<'_, Condition> {
-    type Item = usize;
-
-    #[inline]
-    fn next(&mut self) -> Option<usize> {
-        if self.cursor == self.picked_len {
-            self.refill();
-            if self.cursor == self.picked_len {
-                return None;
-            }
-        }
-        let row = self.picked[self.cursor];
-        self.cursor += 1;
-        Some(row)
     }
 }
