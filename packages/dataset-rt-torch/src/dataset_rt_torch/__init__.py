@@ -1,4 +1,4 @@
-"""The PyTorch side of DatasetRT: a DataLoader that is exact, resumable and the same for any workers.
+"""The PyTorch side of DatasetRT: an exact, resumable DataLoader, the same for any workers.
 
 Most people call ``CachedDataset.to_torch_dataloader`` and never import this package themselves.
 """

@@ -1,17 +1,19 @@
-"""Sends a user's functions to worker processes by value, so that lambdas and closures arrive too."""
+"""Sends a user's functions to worker processes by value, so that lambdas and closures work."""
 
 from __future__ import annotations
 
+import contextlib
 import io
+import marshal
 import pickle
 import sys
 import types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
+
 from dataset_rt.exceptions import ConfigError
-
 from dataset_rt_torch.importable import can_be_imported, main_is_importable
 from dataset_rt_torch.unpicklable import describe_unpicklable
 
@@ -97,7 +99,7 @@ def serialize(function: Callable[..., Any], argument: str) -> Payload:
     if not main_classes:
         return Payload(pickled)
     try:
-        return Payload(pickled, cloudpickle.dumps((function, main_classes)))
+        return Payload(pickled, _dumps_self_contained((function, main_classes)))
     except Exception:  # noqa: BLE001
         # Such a class can only be imported again; that suffices wherever the main module is.
         return Payload(pickled)
@@ -124,31 +126,31 @@ class _MainClassMissingError(AttributeError):
     """The main module of this process lacks a class that the main module of the sender has."""
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Cloudpickle's pickler with other rules for what goes by value.
 
     Cloudpickle sends what was defined in the main module by value and all else by name. Here
-    classes of the main module go by name, and what was defined in a module that another process
-    would not find (a test file, a file loaded by its path) goes by value.
+    classes of the main module may go by name, and what was defined in a module that another
+    process would not find (a test file, a file loaded by its path) goes by value. Code keeps the
+    name of its file, so that tracebacks show its lines.
     """
 
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, *, names_main_classes: bool) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self.main_classes: dict[str, type] = {}
+        self._names_main_classes = names_main_classes
         self._seen_modules: set[str] = set()
         self._by_value: list[types.ModuleType] = []
 
     def reducer_override(self, value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, types.CodeType):
+            with contextlib.suppress(ValueError):
+                return marshal.loads, (marshal.dumps(value),)
         if isinstance(value, type | types.FunctionType):
-            if isinstance(value, type) and value.__module__ == "__main__":
+            if self._names_main_classes and self._is_named_in_main(value):
                 name = value.__qualname__
-                try:
-                    found = _main_class(name)
-                except _MainClassMissingError:
-                    found = None
-                if found is value:
-                    self.main_classes[name] = value
-                    return _main_class, (name,)
+                self.main_classes[name] = value
+                return _main_class, (name,)
             self._consider_module(value.__module__)
         return super().reducer_override(value)
 
@@ -159,6 +161,15 @@ class _Pickler(cloudpickle.Pickler):
             for module in self._by_value:
                 cloudpickle.unregister_pickle_by_value(module)
             self._by_value.clear()
+
+    @staticmethod
+    def _is_named_in_main(value: type | types.FunctionType) -> TypeGuard[type]:
+        if not isinstance(value, type) or value.__module__ != "__main__":
+            return False
+        try:
+            return _main_class(value.__qualname__) is value
+        except _MainClassMissingError:
+            return False
 
     def _consider_module(self, name: str | None) -> None:
         if name is None or name in self._seen_modules:
@@ -177,9 +188,15 @@ class _Pickler(cloudpickle.Pickler):
 def dumps_by_value(value: object) -> tuple[bytes, dict[str, type]]:
     """Pickle by value but for classes of the main module; return those too, by qualified name."""
     file = io.BytesIO()
-    pickler = _Pickler(file)
+    pickler = _Pickler(file, names_main_classes=True)
     pickler.dump(value)
     return file.getvalue(), pickler.main_classes
+
+
+def _dumps_self_contained(value: object) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file, names_main_classes=False).dump(value)
+    return file.getvalue()
 
 
 def _main_class(qualified_name: str) -> Any:  # noqa: ANN401

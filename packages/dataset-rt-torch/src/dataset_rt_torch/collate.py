@@ -7,9 +7,9 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dataset_rt.exceptions import TransformError
 from torch.utils.data import default_collate, get_worker_info
 
+from dataset_rt.exceptions import TransformError
 from dataset_rt_torch.by_value import ByValue
 from dataset_rt_torch.delivery import packed_for_delivery
 from dataset_rt_torch.failures import BatchFailure
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dataset_rt.records import CachedSample
-
     from dataset_rt_torch.windows import Window
     from dataset_rt_torch.worker import GatheredWindow
 

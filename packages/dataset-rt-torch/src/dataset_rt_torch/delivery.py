@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from dataset_rt.batch import CachedBatch
 from dataset_rt.exceptions import TransformError
 from dataset_rt.records import CachedSample
-
 from dataset_rt_torch.failures import BatchFailure
 
 _SAFE_TYPES = frozenset(

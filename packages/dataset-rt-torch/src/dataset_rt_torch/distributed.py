@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
+
 from dataset_rt import arguments
 from dataset_rt.exceptions import ConfigError
 

@@ -7,7 +7,6 @@ import traceback
 from typing import Any
 
 from dataset_rt.exceptions import TransformError
-
 from dataset_rt_torch.by_value import dumps_by_value
 
 

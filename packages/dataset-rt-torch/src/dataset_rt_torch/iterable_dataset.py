@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from torch.utils.data import IterableDataset, get_worker_info
+
 from dataset_rt.exceptions import ConfigError
 from dataset_rt.records import CachedSample
-from torch.utils.data import IterableDataset, get_worker_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dataset_rt.exceptions import DatasetRtError
-
 from dataset_rt_torch.failures import BatchFailure
 
 if TYPE_CHECKING:

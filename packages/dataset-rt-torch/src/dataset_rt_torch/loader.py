@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from dataset_rt import _core, arguments
-from dataset_rt.exceptions import StateMismatchError
 from torch.utils.data import DataLoader
 
+from dataset_rt import _core, arguments
+from dataset_rt.exceptions import StateMismatchError
 from dataset_rt_torch.by_value import ByValue
 from dataset_rt_torch.collate import Collation, takes_rng
 from dataset_rt_torch.distributed import agree_on_seed, report_fault
 from dataset_rt_torch.iterator import LoaderIterator, PassProgress
+from dataset_rt_torch.notices import logger, report, warn_of_counts, warn_of_repeat
 from dataset_rt_torch.options import LoaderArguments, check_options, topology_of
 from dataset_rt_torch.readahead import ReadAhead
 from dataset_rt_torch.snapshot import Snapshot
@@ -27,12 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dataset_rt.dataset import CachedDataset
-
-    from dataset_rt_torch.distributed import Topology
     from dataset_rt_torch.options import LoaderOptions
     from dataset_rt_torch.windows import Window
-
-logger = logging.getLogger("dataset_rt.loader")
 
 
 def make_dataloader(dataset: CachedDataset, **options: Any) -> CachedDataLoader:  # noqa: ANN401
@@ -108,8 +102,7 @@ class CachedDataLoader(DataLoader[Any]):
             world_size=topology.world_size,
             drop_last=options.drop_last,
         )
-        self._plan = plan
-        self._warn_of_counts()
+        warn_of_counts(plan, options)
         self._sampler = WindowSampler(
             plan, seed=seed, batch_size=options.batch_size, drop_last=options.drop_last
         )
@@ -138,7 +131,7 @@ class CachedDataLoader(DataLoader[Any]):
             self._windows,
             batch_sampler=self._sampler,  # type: ignore[arg-type]
             num_workers=options.num_workers,
-            collate_fn=collation,
+            collate_fn=collation,  # type: ignore[arg-type]
             pin_memory=options.pin_memory,
             # Without workers there is nothing to wait for, and torch would refuse these.
             timeout=options.timeout_seconds if has_workers else 0,
@@ -148,18 +141,20 @@ class CachedDataLoader(DataLoader[Any]):
             persistent_workers=options.persistent_workers,
             **options.dataloader_kwargs,
         )
-        self._report(
+        report(
             f"{len(self)} batches of {options.batch_size} per epoch on rank {self.rank} of "
             f"{self.world_size}, {options.order} order, num_workers={options.num_workers}, "
             f"native_num_workers={options.native_num_workers}, "
-            f"prefetch_factor={options.prefetch_factor}, snapshot at {snapshot.path}"
+            f"prefetch_factor={options.prefetch_factor}, snapshot at {snapshot.path}",
+            verbose=options.verbose,
         )
 
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
         """Begin a pass: the next window of the stream, or the one that was chosen."""
         epoch, first_batch = self._next_epoch, self._first_batch
-        if not self._counts_epochs and self._has_passed:
-            self._warn_of_repeat(epoch)
+        if not self._counts_epochs and self._has_passed and not self._has_warned_of_repeat:
+            self._has_warned_of_repeat = True
+            warn_of_repeat(epoch, self._options)
         if self.persistent_workers and self._newest is not None:
             newest = self._newest()
             if newest is not None and newest.is_running:
@@ -286,45 +281,6 @@ class CachedDataLoader(DataLoader[Any]):
             newest.supersede()
         self._iterator = None
 
-    def _warn_of_counts(self) -> None:
-        plan = self._plan
-        requested = self.samples_per_epoch
-        if self.rank != 0:
-            return
-        ranks = f"each of {self.world_size} ranks" if self.world_size > 1 else "the loader"
-        effective = f"{ranks} gets {plan.num_batches} batches with {plan.samples_per_rank} samples"
-        if plan.num_batches == 0:
-            _warn(
-                f"samples_per_epoch={requested} with drop_last=True makes no batch of "
-                f"{self._options.batch_size * self.world_size} samples: an epoch is empty"
-            )
-        elif self.world_size > 1 and plan.padded_samples > 0:
-            _warn(
-                f"samples_per_epoch={requested} does not divide by {self.world_size} ranks: "
-                f"{effective}, {plan.padded_samples} of them padding"
-            )
-        elif self.world_size > 1 and plan.dropped_samples > 0:
-            _warn(
-                f"samples_per_epoch={requested} does not divide by the global batch of "
-                f"{self._options.batch_size * self.world_size}: {effective}, "
-                f"{plan.dropped_samples} are dropped"
-            )
-
-    def _warn_of_repeat(self, epoch: int) -> None:
-        if self.rank == 0 and not self._has_warned_of_repeat:
-            self._has_warned_of_repeat = True
-            _warn(
-                f"persistent_workers=False repeats the window of epoch {epoch} in every pass\n"
-                "hint: call set_epoch(epoch) before each pass, or use persistent_workers='auto'"
-            )
-
-    def _report(self, message: str) -> None:
-        logger.info(message)
-        if self._options.verbose and not (
-            logger.isEnabledFor(logging.INFO) and logger.hasHandlers()
-        ):
-            sys.stderr.write(f"{logger.name}: {message}\n")
-
 
 def _facts_of(options: LoaderOptions, native: _core.Dataset) -> dict[str, Any]:
     """Return what must be the same on all ranks."""
@@ -355,17 +311,3 @@ def _function_of(options: LoaderOptions, name: str) -> Callable[..., Any] | None
     if function is None or not options.sends_functions:
         return function
     return ByValue(function, name)
-
-
-def _warn(message: str) -> None:
-    """Warn at the line of the caller's own code."""
-    level = 1
-    frame = sys._getframe()  # noqa: SLF001
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
-        frame = frame.f_back
-        level += 1
-    warnings.warn(message, UserWarning, stacklevel=level)
-
-
-def _is_ours(module_name: str) -> bool:
-    return module_name.partition(".")[0] in ("dataset_rt", "dataset_rt_torch")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from torch.utils.data import Dataset
+
 from dataset_rt import arguments
 from dataset_rt.exceptions import PositionError
 from dataset_rt.records import CachedSample
-from torch.utils.data import Dataset
-
 from dataset_rt_torch.snapshot import Snapshot
 from dataset_rt_torch.worker import OpenSnapshot
 from dataset_rt_torch.workers import automatic_native_num_workers, shared_parallelism

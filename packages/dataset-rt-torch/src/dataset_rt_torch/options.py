@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dataset_rt import arguments
 from dataset_rt.exceptions import ConfigError
-
 from dataset_rt_torch.distributed import resolve_topology
 from dataset_rt_torch.importable import main_path
 from dataset_rt_torch.workers import (
@@ -249,7 +248,9 @@ def _num_workers(given: LoaderArguments, start_method: str) -> int:
     path = main_path()
     imports_nothing = start_method != "fork" and path is not None and not path.is_file()
     if _is_automatic("num_workers", given.num_workers):
-        has_python_work = any((given.sample_transform_fn, given.batch_transform_fn, given.collate_fn))
+        has_python_work = any(
+            (given.sample_transform_fn, given.batch_transform_fn, given.collate_fn)
+        )
         if imports_nothing or not has_python_work:
             return 0
         return automatic_num_workers(shared_parallelism())

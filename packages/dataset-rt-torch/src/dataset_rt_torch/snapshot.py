@@ -1,4 +1,4 @@
-"""Owns the directory that a loader's processes map: exports it, and removes it when it is unused."""
+"""Owns the directory that the processes of a loader map: exports it, and removes it after use."""
 
 from __future__ import annotations
 

@@ -189,16 +189,12 @@ def _table_differences(state: Mapping[str, Any], identity: LoaderIdentity) -> li
         if isinstance(cache, dict)
     ]
     if saved != list(identity.caches):
-        return [
-            f"caches: the state has {_shown_caches(saved)}, "
-            f"the loader has {_shown_caches(identity.caches)}"
-        ]
+        own = _shown_caches(identity.caches)
+        return [f"caches: the state has {_shown_caches(saved)}, the loader has {own}"]
     if state["fingerprint"] != identity.fingerprint:
-        return [
-            f"active table: the state has fingerprint {state['fingerprint']!r}, the loader has "
-            f"{identity.fingerprint!r}; the caches are the same, their contents, rows or weights "
-            "are not"
-        ]
+        saved_fingerprint, own = state["fingerprint"], identity.fingerprint
+        difference = f"the state has {saved_fingerprint!r}, the loader has {own!r}"
+        return [f"fingerprint of contents, rows and weights: {difference}"]
     return []
 
 

@@ -7,7 +7,7 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,8 @@ def describe_unpicklable(value: object, name: str, error: Exception) -> str:
     Example:
         >>> import threading
         >>> lock = threading.Lock()
-        >>> describe_unpicklable(lambda sample: lock, "sample_transform_fn", TypeError("no"))
-        "captured variable 'lock' of sample_transform_fn (a lock): cannot pickle '_thread.lock' object"
+        >>> print(describe_unpicklable({"lock": lock}, "options", TypeError("no")))
+        options['lock'] (a lock): cannot pickle '_thread.lock' object
     """
     found = _culprit(value, name, error, set(), 0)
     culprit_name, culprit, reason = found
@@ -59,22 +59,15 @@ def _parts(value: object, name: str) -> Iterator[tuple[str, Any]]:
         yield f"{name}.__func__", value.__func__
     elif isinstance(value, types.FunctionType):
         yield from _variables(value, name)
-        for index, part in enumerate(value.__defaults__ or ()):
-            yield f"default value {index} of {name}", part
-        for key, part in (value.__kwdefaults__ or {}).items():
-            yield f"default of {key!r} of {name}", part
+        yield f"{name}.__defaults__", value.__defaults__ or ()
+        yield f"{name}.__kwdefaults__", value.__kwdefaults__ or {}
     elif isinstance(value, functools.partial):
         yield f"{name}.func", value.func
-        for index, part in enumerate(value.args):
-            yield f"{name}.args[{index}]", part
-        for key, part in value.keywords.items():
-            yield f"{name}.keywords[{key!r}]", part
-    elif isinstance(value, dict):
-        for key, part in value.items():
+        yield f"{name}.args", value.args
+        yield f"{name}.keywords", value.keywords
+    elif isinstance(value, dict | list | tuple):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
             yield f"{name}[{key!r}]", part
-    elif isinstance(value, list | tuple):
-        for index, part in enumerate(value):
-            yield f"{name}[{index}]", part
     else:
         for attribute, part in getattr(value, "__dict__", {}).items():
             yield f"{name}.{attribute}", part

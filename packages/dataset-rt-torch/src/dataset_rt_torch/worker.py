@@ -7,9 +7,9 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dataset_rt.batch import CachedBatch
 from torch.utils.data import Dataset, get_worker_info
 
+from dataset_rt.batch import CachedBatch
 from dataset_rt_torch.failures import BatchFailure
 from dataset_rt_torch.readahead import PendingWindow
 from dataset_rt_torch.snapshot import Snapshot
@@ -17,7 +17,6 @@ from dataset_rt_torch.snapshot import Snapshot
 if TYPE_CHECKING:
     from dataset_rt import _core
     from dataset_rt.records import CachedSample
-
     from dataset_rt_torch.options import LoaderOptions
     from dataset_rt_torch.windows import Window
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataset_rt import _core
-
 from dataset_rt_torch.distributed import local_world_size
 
 # More rarely helps: each process costs a copy of Python and torch, and hands its batches over.
