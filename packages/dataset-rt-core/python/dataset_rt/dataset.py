@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class CachedDataset(TorchAdapters):
         """
         self._native.set_epoch_len(arguments.integer("epoch_len", epoch_len, minimum=1))
 
-    def get_item(self, cache_id: int, sample_id: int) -> CachedSample:
+    def get_item(self, cache_id: SupportsIndex, sample_id: SupportsIndex) -> CachedSample:
         """Return one sample by its identity, whether or not it is in the active table.
 
         Raises:
