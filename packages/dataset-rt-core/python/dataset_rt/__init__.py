@@ -2,6 +2,7 @@
 
 from dataset_rt import build_profile as _build_profile
 from dataset_rt._core import __version__
+from dataset_rt.arrays import pack_arrays, unpack_arrays
 from dataset_rt.batch import CachedBatch
 from dataset_rt.config import ReaderConfig, ShardCompression, WriterConfig
 from dataset_rt.dataset import CachedDataset
@@ -73,6 +74,8 @@ __all__ = [
     "WeightError",
     "WriterConfig",
     "__version__",
+    "pack_arrays",
+    "unpack_arrays",
 ]
 
 del _build_profile

@@ -70,7 +70,8 @@ class CachedDataset(TorchAdapters):
     def _open(
         cls, paths: Sequence[str], pool: _core.ThreadPool, reader_config: ReaderConfig
     ) -> CachedDataset:
-        options = reader_config.model_dump()
+        # There is one backend so far, so the native side does not ask for it.
+        options = reader_config.model_dump(exclude={"backend"})
         return cls(_core.Dataset.open(paths, pool, **options), reader_config)
 
     # Reading
@@ -86,6 +87,7 @@ class CachedDataset(TorchAdapters):
 
     def __len__(self) -> int:
         """Return the number of draws in one epoch."""
+        self._require_open()
         return self._native.epoch_len
 
     def set_epoch_len(self, epoch_len: int) -> None:
@@ -94,6 +96,7 @@ class CachedDataset(TorchAdapters):
         Raises:
             ConfigError: ``epoch_len`` is no positive integer.
         """
+        self._require_open()
         self._native.set_epoch_len(arguments.integer("epoch_len", epoch_len, minimum=1))
 
     def get_item(self, cache_id: SupportsIndex, sample_id: SupportsIndex) -> CachedSample:
@@ -104,10 +107,7 @@ class CachedDataset(TorchAdapters):
         """
         cache = arguments.integer("cache_id", cache_id, minimum=-arguments.MAX_INT64)
         sample = arguments.integer("sample_id", sample_id, minimum=-arguments.MAX_INT64)
-        (found,) = self._native.samples_of_ids(
-            np.array([cache], dtype=np.int64), np.array([sample], dtype=np.int64)
-        )
-        return found
+        return self._native.sample_of_id(cache, sample)
 
     def get_items(
         self, ids: Iterable[tuple[int, int]] | npt.NDArray[np.int64]
@@ -244,16 +244,14 @@ class CachedDataset(TorchAdapters):
         """
         self._require_open()
         target = dataset_file.file_path(arguments.path("path", path))
-        fingerprint = self._native.fingerprint
-        edited = self._native.table_is_edited
         description = dataset_file.DatasetDescription(
             reader_config=self._reader_config,
             epoch_len=len(self),
             caches=self.caches,
-            fingerprint=fingerprint,
-            table_path=dataset_file.table_path_beside(target, fingerprint) if edited else None,
+            fingerprint=self._native.fingerprint,
         )
-        dataset_file.write_description(target, description, self._write_table)
+        write_table = self._write_table if self._native.table_is_edited else None
+        dataset_file.write_description(target, description, write_table)
         return target
 
     @classmethod

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ class DatasetDescription:
     epoch_len: int
     caches: tuple[CacheInfo, ...]
     fingerprint: str
-    table_path: Path | None
+    table_path: Path | None = None
 
 
 def file_path(path: str) -> Path:
@@ -51,38 +51,36 @@ def file_path(path: str) -> Path:
     return given / DEFAULT_NAME if given.is_dir() else given
 
 
-def table_path_beside(path: Path, fingerprint: str) -> Path:
-    """Return where the table of a dataset file lies.
-
-    Its name depends on its content, so that a file that is about to be replaced keeps its own.
-    """
-    digest = hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
-    return path.with_name(f"{path.stem}.{digest}.arrow")
-
-
 def write_description(
-    path: Path, description: DatasetDescription, write_table: Callable[[Path], None]
+    path: Path, description: DatasetDescription, write_table: Callable[[Path], None] | None
 ) -> None:
-    """Write a dataset file, and its table first where it has one.
+    """Write a dataset file, and the active table beside it if it needs one.
 
-    Whatever interrupts this, the file is the old one or the new one, each with its table.
+    The name of the table depends on its content, so that the file that is replaced keeps its own:
+    whatever interrupts this, the file is the old one or the new one, each with its table.
 
     Args:
         path: The absolute path of the file.
-        description: What to write.
-        write_table: Writes the active table to the path it is given.
+        description: What to write; ``table_path`` is filled in here.
+        write_table: Writes the table to the path it is given; None where there is none to write.
 
     Raises:
         CacheIOError: A file cannot be written.
     """
     with _readable_errors("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if description.table_path is not None:
-            _replace(description.table_path, write_table)
         outdated = _outdated_table(path)
-        text = json.dumps(_as_json(description, path.parent), indent=2) + "\n"
-        _replace(path, lambda temporary: _write_text(temporary, text))
-        if outdated is not None and outdated != description.table_path:
+        table_path = None if write_table is None else _publish_table(path, write_table)
+        content = _as_json(replace(description, table_path=table_path), path.parent)
+        try:
+            with _temporary(path) as temporary:
+                temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+                _replace(temporary, path)
+        except BaseException:
+            if table_path is not None and table_path != outdated:
+                table_path.unlink(missing_ok=True)
+            raise
+        if outdated is not None and outdated != table_path:
             outdated.unlink(missing_ok=True)
 
 
@@ -197,20 +195,30 @@ def _outdated_table(path: Path) -> Path | None:
     return None
 
 
-def _replace(path: Path, write: Callable[[Path], None]) -> None:
+def _publish_table(path: Path, write_table: Callable[[Path], None]) -> Path:
+    with _temporary(path.with_suffix(".arrow")) as temporary:
+        write_table(temporary)
+        with temporary.open("rb") as written:
+            digest = hashlib.file_digest(written, "sha256").hexdigest()
+        published = path.with_name(f"{path.stem}.{digest[:16]}.arrow")
+        _replace(temporary, published)
+    return published
+
+
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """Give a path beside the given one, where nothing is left at the end."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        write(temporary)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
-    except BaseException:
+        yield temporary
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+def _replace(temporary: Path, path: Path) -> None:
+    with temporary.open("rb") as written:
+        os.fsync(written.fileno())
+    temporary.replace(path)
 
 
 @contextlib.contextmanager

@@ -306,7 +306,7 @@ def _build(
 def _failure(name: str, error: Exception) -> CacheWriteError:
     text = str(error)
     if isinstance(error, DatasetRtError):
-        message = text if name in text else f"source {name!r}: {text}"
+        message = text if f'source "{name}"' in text else f"source {name!r}: {text}"
     else:
         reason = f"{type(error).__qualname__}: {text}" if text else type(error).__qualname__
         message = f"source {name!r} raised {reason}{_origin(error)}"

@@ -1,0 +1,88 @@
+"""A payload codec without pickle: dictionaries of NumPy arrays as safetensors bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dataset_rt import _core, arguments
+from dataset_rt.exceptions import InvalidRecordError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from typing_extensions import Buffer
+
+
+def pack_arrays(arrays: Mapping[str, npt.ArrayLike]) -> bytes:
+    """Return named arrays as bytes in the safetensors format.
+
+    Args:
+        arrays: Names and arrays of numbers or bools; scalars and nested lists become arrays.
+
+    Raises:
+        InvalidRecordError: A name is no str, or a type has no place in the format.
+
+    Example:
+        >>> import numpy as np
+        >>> packed = pack_arrays({"image": np.zeros((2, 3), dtype=np.uint8), "label": 7})
+        >>> unpack_arrays(packed)["image"].shape
+        (2, 3)
+    """
+    if not isinstance(arrays, Mapping):
+        raise InvalidRecordError(
+            f"arrays is {arguments.type_name(arrays)}, expected a mapping of str to arrays"
+        )
+    return _core.pack_arrays([_packed(name, array) for name, array in arrays.items()])
+
+
+def unpack_arrays(data: Buffer) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays in bytes of ``pack_arrays``, without copying them.
+
+    The arrays look into ``data`` and keep it alive; they are read-only where it is.
+
+    Args:
+        data: The bytes, or any other C-contiguous buffer of them.
+
+    Raises:
+        InvalidRecordError: The bytes are no packed arrays.
+
+    Example:
+        >>> unpack_arrays(pack_arrays({"label": 7}))
+        {'label': array(7)}
+    """
+    try:
+        view = memoryview(data).cast("B")
+    except (TypeError, ValueError) as error:
+        raise InvalidRecordError(
+            f"data is {arguments.type_name(data)}, expected the bytes of pack_arrays"
+        ) from error
+    layout = _core.array_layout(data if isinstance(data, bytes) else bytes(view))
+    return {
+        name: _unpacked(view, name, dtype, shape, offset) for name, dtype, shape, offset in layout
+    }
+
+
+def _packed(name: object, value: npt.ArrayLike) -> tuple[str, str, list[int], bytes]:
+    if not isinstance(name, str):
+        raise InvalidRecordError(f"array name {arguments.shown(name)} is no str")
+    array = np.asarray(value)
+    # The format is little-endian. Types that it lacks are refused by the native side.
+    ordered = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
+    return name, array.dtype.name, list(array.shape), ordered.tobytes()
+
+
+def _unpacked(
+    view: memoryview, name: str, dtype_name: str, shape: list[int], offset: int
+) -> npt.NDArray[Any]:
+    try:
+        dtype = np.dtype(dtype_name).newbyteorder("<")
+    except TypeError as error:
+        raise InvalidRecordError(
+            f"array {name!r} has type {dtype_name}, which NumPy does not know\n"
+            "hint: import ml_dtypes first, which teaches it"
+        ) from error
+    count = math.prod(shape)
+    return np.frombuffer(view, dtype=dtype, count=count, offset=offset).reshape(shape)
