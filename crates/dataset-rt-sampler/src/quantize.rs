@@ -1,11 +1,11 @@
 //! Weights as whole numbers of units, such that all rows together have exactly `rows * 2^64` units.
 //!
 //! A bucket of the weight table holds 2^64 units, so that is what a row of mean weight gets. A
-//! weight becomes `floor(weight * scale)` by one 64 x 64 -> 128 bit multiplication and a shift,
-//! with a scale rounded down; that leaves less than `rows * 2^-61` of all units over, and these are
-//! shared out evenly among the rows of positive weight. Each row's share of the total is within
-//! 2^-61 of its share of the weights: rounding the scale costs at most 2^-62 of the row's share,
-//! rounding the weight less than one unit, and what is handed out adds less than 2^-61 / 2 per row.
+//! weight becomes `floor(weight * scale)` by one 64 x 64 -> 128 bit multiplication and a shift.
+//! The scale is rounded down too, by less than 2^-62 of itself, so fewer than `5 * rows` units are
+//! left over; these are shared out among the rows of positive weight, evenly, and what does not divide
+//! goes to the heaviest row. So a row's share of the units is off its share of the weights by less
+//! than 2^-61, and rows of equal weight get equal units (the one heaviest row aside).
 
 use crate::weights::WeightSummary;
 
@@ -19,12 +19,13 @@ const EXPONENT_BIAS: i32 = 1023;
 #[derive(Debug)]
 pub(crate) struct Quantizer {
     scaler: Scaler,
-    /// What every row of positive weight gets on top.
+    /// What every row of positive weight gets of the units left over.
     bonus: u64,
-    /// The row that also gets what does not divide evenly: one of the largest weight.
-    heaviest_row: usize,
-    heaviest_bonus: u64,
-    /// From this weight on a row has at least `FULL` units, the heaviest row aside.
+    /// The first row of the largest weight.
+    pub(crate) heaviest_row: usize,
+    /// What that row gets on top, as it does not divide evenly.
+    pub(crate) heaviest_bonus: u64,
+    /// The weight from which on a row has at least `FULL` units.
     heavy_from: f64,
 }
 
@@ -57,23 +58,17 @@ impl Quantizer {
         }
     }
 
-    /// The units of one row.
+    /// The units of a row of this weight, the heaviest row's extra aside.
     #[inline]
-    pub(crate) fn units(&self, row: usize, weight: f64) -> u128 {
+    pub(crate) fn units(&self, weight: f64) -> u128 {
         let bonus = if weight > 0.0 { self.bonus } else { 0 };
-        let heaviest_bonus = if row == self.heaviest_row {
-            self.heaviest_bonus
-        } else {
-            0
-        };
-        self.scaler.units(weight) + u128::from(bonus) + u128::from(heaviest_bonus)
+        self.scaler.units(weight) + u128::from(bonus)
     }
 
-    /// Whether the units of a row fill at least one bucket.
+    /// Whether the units of a row fill at least one bucket; true of the largest weight in any case.
     #[inline]
-    pub(crate) fn is_heavy(&self, row: usize, weight: f64) -> bool {
-        // Rows have `FULL` units on average, so the heaviest has at least that many.
-        (weight >= self.heavy_from) | (row == self.heaviest_row)
+    pub(crate) fn is_heavy(&self, weight: f64) -> bool {
+        weight >= self.heavy_from
     }
 }
 
@@ -118,14 +113,14 @@ impl Scaler {
     #[inline]
     fn units(&self, weight: f64) -> u128 {
         // Adding 0.0 turns -0.0 into 0.0. What is subnormal after the prescaling is less than
-        // 2^-500 of the largest weight and shifted out below, so its missing implicit bit is harmless.
+        // 2^-500 of the largest weight, so shifted out below whatever its mantissa is.
         let bits = (weight * self.prescale + 0.0).to_bits();
         let mantissa = (bits & ((1 << MANTISSA_BITS) - 1)) | (1 << MANTISSA_BITS);
         let shift = self.shift_at_exponent_zero - (bits >> MANTISSA_BITS) as i32;
         let product = u128::from(mantissa) * u128::from(self.multiplier);
-        // The shift is positive: no weight exceeds the sum, so units are at most rows * 2^64,
-        // while the product has 115 bits or more.
-        product.checked_shr(shift as u32).unwrap_or(0)
+        // The shift is positive: units are at most rows * 2^64, for no weight exceeds the sum, while
+        // the product has 115 bits or more. It has 117 at most, so 127 shifts all out.
+        product >> shift.min(127)
     }
 }
 
@@ -168,12 +163,11 @@ fn add(sum: f64, error: f64, term: f64) -> (f64, f64) {
     (total, error + rounding)
 }
 
-/// The smallest non-negative number up to `largest` for which the monotone `condition` holds, or
-/// infinity.
+/// The smallest non-negative number for which the monotone `condition` holds, but at most `largest`.
+///
+/// The condition may miss `largest` by a few units where weights differ in their last bits only.
+/// The sweep needs one heavy row, and takes rows a few units short of one.
 fn smallest_weight_where(largest: f64, condition: impl Fn(f64) -> bool) -> f64 {
-    if !condition(largest) {
-        return f64::INFINITY;
-    }
     // Bit patterns of non-negative numbers are in the order of the numbers.
     let (mut below, mut from) = (0, largest.to_bits());
     while below < from {

@@ -5,6 +5,8 @@
 //! overflow it, both forwards, and the current heavy row fills up what the light ones leave empty.
 //! The units of all rows are exactly those of all buckets, so every bucket is full at the end.
 
+use std::hint::select_unpredictable;
+
 use crate::AliasEntry;
 use crate::quantize::{FULL, Quantizer};
 
@@ -30,14 +32,14 @@ pub(crate) fn sweep(weights: &[f64], quantizer: &Quantizer, entries: &mut [Alias
             // Either the heavy row fills up the light row's bucket, or what is left of the heavy row
             // goes into its own bucket and the next heavy row fills that up. An excess is the
             // threshold of its bucket modulo 2^64.
-            let bucket = if gives { light } else { heavy };
-            let threshold = if gives { light_excess } else { excess } as u64;
-            let next_or_same = if gives { heavy } else { next };
+            let bucket = select_unpredictable(gives, light, heavy);
+            let threshold = select_unpredictable(gives, light_excess as u64, excess as u64);
+            let next_or_same = select_unpredictable(gives, heavy, next);
             entries[bucket] = AliasEntry {
                 threshold,
                 alias: next_or_same as u64,
             };
-            excess += if gives { light_excess } else { next_excess };
+            excess += select_unpredictable(gives, light_excess, next_excess);
             heavy = next_or_same;
             lights.cursor += usize::from(gives);
             heavies.cursor += usize::from(!gives);
@@ -61,7 +63,7 @@ pub(crate) fn sweep(weights: &[f64], quantizer: &Quantizer, entries: &mut [Alias
         excess += next_excess;
         heavy = next;
     }
-    debug_assert_eq!(excess, 0, "the last bucket is exactly full");
+    debug_assert_eq!(excess, 0, "all units are in the buckets");
     entries[heavy] = AliasEntry {
         threshold: 0,
         alias: heavy as u64,
@@ -100,7 +102,10 @@ impl<'inputs, const HEAVY: bool> Picks<'inputs, HEAVY> {
 
     #[inline]
     fn peek(&self) -> (usize, i128) {
-        (self.rows[self.cursor], self.excesses[self.cursor])
+        (
+            self.rows[self.cursor % BLOCK],
+            self.excesses[self.cursor % BLOCK],
+        )
     }
 
     /// Whether any row is left; picks from further blocks until there is one.
@@ -111,10 +116,14 @@ impl<'inputs, const HEAVY: bool> Picks<'inputs, HEAVY> {
             let mut len = 0;
             for (row, &weight) in (start..).zip(&self.weights[start..self.next_block]) {
                 self.rows[len % BLOCK] = row;
-                len += usize::from(self.quantizer.is_heavy(row, weight) == HEAVY);
+                len += usize::from(self.quantizer.is_heavy(weight) == HEAVY);
             }
             for (&row, excess) in self.rows[..len].iter().zip(&mut self.excesses) {
-                *excess = self.quantizer.units(row, self.weights[row]) as i128 - FULL as i128;
+                *excess = self.quantizer.units(self.weights[row]) as i128 - FULL as i128;
+            }
+            if HEAVY && let Ok(pick) = self.rows[..len].binary_search(&self.quantizer.heaviest_row)
+            {
+                self.excesses[pick] += i128::from(self.quantizer.heaviest_bonus);
             }
             (self.len, self.cursor) = (len, 0);
         }
