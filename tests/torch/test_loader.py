@@ -1,0 +1,254 @@
+"""The loader as a DataLoader: budgets, batches, and the same ones for any number of workers."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from dataset_rt import CachedBatch, CachedSample
+from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of, worker_of
+
+if TYPE_CHECKING:
+    from dataset_rt import CachedDataset
+
+ORDERS = {
+    "weighted": {"shuffle": True},
+    "permutation": {"shuffle": True, "replacement": False},
+    "sequential": {"shuffle": False},
+}
+
+
+def test_is_a_torch_dataloader(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(num_workers=0)
+    assert isinstance(loader, DataLoader)
+
+
+def test_two_workers_share_the_budget_of_the_guide(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(
+        sample_transform_fn=lambda sample: (
+            torch.tensor([number_of(sample), 1.0]),
+            torch.tensor(number_of(sample) % 2),
+        ),
+        batch_size=8,
+        samples_per_epoch=32,
+        num_workers=2,
+        native_num_workers=1,
+        seed=42,
+        **FAST_WORKERS,
+    )
+    shapes = [(tuple(features.shape), tuple(targets.shape)) for features, targets in loader]
+    assert len(loader) == 4
+    assert shapes == [((8, 2), (8,))] * 4
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_batches_are_those_of_the_stream_for_any_worker_count(
+    dataset: CachedDataset, skewed: CachedDataset, order: str
+) -> None:
+    source = skewed if order == "weighted" else dataset
+    batches: dict[int, Any] = {}
+    for num_workers in (0, 1, 2, 3):
+        loader = source.to_torch_dataloader(
+            batch_size=8,
+            seed=7,
+            samples_per_epoch=60,
+            sample_transform_fn=number_of,
+            num_workers=num_workers,
+            **ORDERS[order],
+            **FAST_WORKERS,
+        )
+        batches[num_workers] = [numbers_of(loader) for _ in range(2)]
+    assert [len(batch) for batch in batches[0][0]] == [8] * 7 + [4]
+    assert batches[1] == batches[0]
+    assert batches[2] == batches[0]
+    assert batches[3] == batches[0]
+
+
+def test_weighted_batches_are_the_draws_of_the_dataset(skewed: CachedDataset) -> None:
+    loader = skewed.to_torch_dataloader(
+        batch_size=16,
+        samples_per_epoch=200,
+        seed=42,
+        sample_transform_fn=number_of,
+        num_workers=0,
+    )
+    drawn = flat(numbers_of(loader))
+    assert drawn == skewed.draws(0, 200).tolist()
+    assert 0 not in drawn
+
+
+def test_workers_take_turns(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(
+        batch_size=10, sample_transform_fn=worker_of, num_workers=2, **FAST_WORKERS
+    )
+    assert [set(batch.tolist()) for batch in loader] == [{0}, {1}, {0}, {1}, {0}]
+
+
+def test_default_epoch_is_that_of_the_dataset(dataset: CachedDataset) -> None:
+    assert len(dataset.to_torch_dataloader(batch_size=8, num_workers=0)) == 7
+    dataset.set_epoch_len(16)
+    assert len(dataset.to_torch_dataloader(batch_size=8, num_workers=0)) == 2
+
+
+def test_drop_last_leaves_the_smaller_batch_out(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(
+        batch_size=8, drop_last=True, sample_transform_fn=number_of, shuffle=False, num_workers=0
+    )
+    assert flat(numbers_of(loader)) == list(range(48))
+    assert len(loader) == 6
+
+
+def test_drop_last_without_a_full_batch_warns_and_gives_nothing(dataset: CachedDataset) -> None:
+    with pytest.warns(UserWarning, match="samples_per_epoch=5 .* fills no batch of 8"):
+        loader = dataset.to_torch_dataloader(
+            batch_size=8, samples_per_epoch=5, drop_last=True, num_workers=0
+        )
+    assert len(loader) == 0
+    assert list(loader) == []
+
+
+def test_without_functions_a_batch_is_a_list_of_samples(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(batch_size=3, shuffle=False, num_workers=0)
+    first = next(iter(loader))
+    assert [type(sample) for sample in first] == [CachedSample] * 3
+    assert [sample.metadata["share"] for sample in first] == [None, 1 / 50, 2 / 50]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_collate_fn_gets_what_the_transform_gave(dataset: CachedDataset, num_workers: int) -> None:
+    loader = dataset.to_torch_dataloader(
+        batch_size=3,
+        shuffle=False,
+        samples_per_epoch=6,
+        sample_transform_fn=number_of,
+        collate_fn=sum,
+        num_workers=num_workers,
+        **FAST_WORKERS,
+    )
+    assert list(loader) == [0 + 1 + 2, 3 + 4 + 5]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_batch_transform_gets_the_batch_and_returns_it(
+    dataset: CachedDataset, num_workers: int
+) -> None:
+    def summary(batch: CachedBatch) -> tuple[list[int], list[int]]:
+        assert isinstance(batch, CachedBatch)
+        assert batch.data[0] == bytes(batch.buffer[: batch.offsets[1]])
+        return batch.metadata["number"].tolist(), batch.positions.tolist()
+
+    loader = dataset.to_torch_dataloader(
+        batch_size=4,
+        shuffle=False,
+        samples_per_epoch=10,
+        batch_transform_fn=summary,
+        num_workers=num_workers,
+        **FAST_WORKERS,
+    )
+    expected = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert list(loader) == [(numbers, numbers) for numbers in expected]
+
+
+def test_a_whole_batch_crosses_from_a_worker(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(
+        batch_size=4,
+        shuffle=False,
+        samples_per_epoch=4,
+        batch_transform_fn=lambda batch: batch,
+        num_workers=1,
+        **FAST_WORKERS,
+    )
+    (batch,) = loader
+    assert batch.metadata["number"].tolist() == [0, 1, 2, 3]
+    assert batch.data == [bytes(4), b"\1\0\0\0" * 2, b"\2\0\0\0" * 3, b"\3\0\0\0" * 4]
+
+
+def test_random_seed_differs_from_loader_to_loader(dataset: CachedDataset) -> None:
+    first = dataset.to_torch_dataloader(num_workers=0)
+    second = dataset.to_torch_dataloader(num_workers=0)
+    assert first.seed != second.seed
+
+
+def test_in_order_may_be_given_up(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(
+        batch_size=5,
+        shuffle=False,
+        sample_transform_fn=number_of,
+        num_workers=2,
+        dataloader_kwargs={"in_order": False},
+        **FAST_WORKERS,
+    )
+    assert sorted(flat(numbers_of(loader))) == list(range(50))
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="pins memory where it can")
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_pin_memory_without_an_accelerator_warns_as_torch_does(
+    dataset: CachedDataset, num_workers: int
+) -> None:
+    loader = dataset.to_torch_dataloader(
+        batch_size=25,
+        pin_memory=True,
+        sample_transform_fn=number_of,
+        num_workers=num_workers,
+        **FAST_WORKERS,
+    )
+    with pytest.warns(UserWarning, match="no accelerator is found"):
+        assert len(list(loader)) == 2
+
+
+def test_a_broken_off_loop_leaves_no_thread_behind(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(batch_size=2, num_workers=0, prefetch_factor=4)
+    for _ in range(20):
+        for _batch in loader:
+            break
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name.startswith("dataset-rt-read-ahead"):
+            thread.join(timeout=10)
+            assert not thread.is_alive()
+
+
+def test_a_finished_loop_leaves_no_thread_behind(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(batch_size=2, num_workers=0)
+    iterator = iter(loader)
+    assert len(list(iterator)) == 25
+    for thread in threading.enumerate():
+        if thread.name.startswith("dataset-rt-read-ahead"):
+            thread.join(timeout=10)
+            assert not thread.is_alive()
+    assert list(iterator) == []
+
+
+def test_iterators_without_workers_are_independent(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(
+        batch_size=25, shuffle=False, sample_transform_fn=number_of, num_workers=0
+    )
+    pairs = [(first[0].item(), second[0].item()) for first in loader for second in loader]
+    assert pairs == [(0, 0), (0, 25), (25, 0), (25, 25)]
+
+
+def test_a_loader_that_is_only_iterated_stays_alive(dataset: CachedDataset) -> None:
+    numbers = [
+        number
+        for batch in dataset.to_torch_dataloader(
+            batch_size=5,
+            shuffle=False,
+            sample_transform_fn=number_of,
+            num_workers=1,
+            **FAST_WORKERS,
+        )
+        for number in batch.tolist()
+    ]
+    assert numbers == list(range(50))
+
+
+def test_more_workers_than_cores_do_not_warn(dataset: CachedDataset) -> None:
+    # Warnings are errors here; torch would warn at construction and at the first pass.
+    loader = dataset.to_torch_dataloader(batch_size=25, num_workers=1000, **FAST_WORKERS)
+    assert loader.num_workers == 1000
