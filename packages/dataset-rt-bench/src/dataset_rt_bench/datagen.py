@@ -1,6 +1,7 @@
 """Makes the records that every contender is given: the same bytes in every run, at little cost."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ GENERATOR_VERSION: Final = 1
 """Part of every prepared file's name: raise it when records change."""
 
 
+@lru_cache(maxsize=2)
 def random_block(num_bytes: int = BLOCK_BYTES) -> bytes:
     """Return the random bytes that all payloads are cut from.
 

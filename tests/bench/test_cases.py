@@ -1,0 +1,69 @@
+"""Each case runs on little data, and its contenders do the same work."""
+
+import pytest
+
+from dataset_rt_bench.cases.contender import Case, Contender
+from dataset_rt_bench.cases.draw import DRAWS_PER_RUN
+from dataset_rt_bench.cases.open import OPENS_PER_RUN
+from dataset_rt_bench.cases.registry import CASES
+from dataset_rt_bench.session import run_case
+from dataset_rt_bench.workload import Workload, row_workload
+from dataset_rt_bench.workspace import Workspace
+
+# Two full batches and a short one; payloads on both sides of the size where LMDB's are not copied
+# twice.
+SMALL = Workload(record_bytes=1 << 10, num_records=600)
+LARGE = Workload(record_bytes=20 << 10, num_records=600)
+ROWS = row_workload(2_000)
+
+RECORD_CASES = [case for case in CASES.values() if case.scale == "record_size"]
+ROW_CASES = [case for case in CASES.values() if case.scale == "row_count"]
+
+
+def set_up(case: Case, workload: Workload, workspace: Workspace) -> dict[str, Contender]:
+    return {name: make(workspace, workload) for name, make in case.contenders.items()}
+
+
+@pytest.mark.parametrize("workload", [SMALL, LARGE], ids=lambda workload: workload.title)
+@pytest.mark.parametrize(
+    "case", [case for case in RECORD_CASES if case.name != "loader-workers"], ids=lambda c: c.name
+)
+def test_contenders_deliver_the_same_payloads_in_the_same_order(
+    case: Case, workload: Workload, workspace: Workspace
+) -> None:
+    deliveries = {}
+    for name, contender in set_up(case, workload, workspace).items():
+        contender.prepare()
+        assert contender.run() == workload.num_records
+        deliveries[name] = contender.delivery()
+        contender.teardown()
+    subject = deliveries[case.subject]
+    assert subject.items == workload.num_records
+    assert subject.checksum != 0
+    assert set(deliveries.values()) == {subject}, deliveries
+
+
+def test_loaders_with_workers_deliver_every_sample(workspace: Workspace) -> None:
+    measurements = run_case(CASES["loader-workers"], SMALL, workspace, repeats=1)
+    assert {each.items for each in measurements} == {SMALL.num_records}
+
+
+@pytest.mark.parametrize("case", ROW_CASES, ids=lambda case: case.name)
+def test_cases_about_rows_handle_the_same_number_of_items(case: Case, workspace: Workspace) -> None:
+    measurements = run_case(case, ROWS, workspace, repeats=1)
+    expected = DRAWS_PER_RUN if case.name == "draw" else OPENS_PER_RUN
+    assert {each.items for each in measurements} == {expected}
+
+
+def test_runs_of_a_shuffled_case_read_the_same_records_again(workspace: Workspace) -> None:
+    contender = CASES["iterate"].contenders["dataset_rt"](workspace, SMALL)
+    first = contender.delivery()
+    contender.prepare()
+    contender.run()
+    assert contender.delivery() == first
+    contender.teardown()
+
+
+def test_writing_leaves_nothing_behind(workspace: Workspace) -> None:
+    run_case(CASES["write"], SMALL, workspace, repeats=1)
+    assert list((workspace.directory / "scratch").iterdir()) == []

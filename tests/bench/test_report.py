@@ -1,0 +1,65 @@
+"""The report shows ratios against the subject, and judges them by the goals."""
+
+import json
+
+from dataset_rt_bench.cases.iterate import CASE
+from dataset_rt_bench.environment import Environment
+from dataset_rt_bench.report import to_json, to_markdown
+from dataset_rt_bench.session import Outcome, Session
+from dataset_rt_bench.timing import Measurement
+from dataset_rt_bench.workload import Workload
+
+ENVIRONMENT = Environment(
+    build_profile="release",
+    versions={"python": "3.11.9"},
+    operating_system="Linux 6",
+    processor="A CPU",
+    logical_cpus=8,
+    usable_cpus=2,
+    memory_bytes=None,
+    file_system=None,
+    load_average=None,
+)
+
+
+def session(numpy_seconds: float) -> Session:
+    measurements = [
+        Measurement("dataset_rt", items=1000, seconds=(1.0, 1.0, 1.0)),
+        Measurement("numpy array", items=1000, seconds=(numpy_seconds,) * 3),
+        Measurement("lmdb", items=1000, seconds=(2.0, 3.0, 1.5)),
+    ]
+    outcome = Outcome(CASE, Workload(1 << 10, 1000), measurements)
+    return Session(ENVIRONMENT, repeats=3, outcomes=[outcome], load_average_after=0.5)
+
+
+def rows(markdown: str) -> dict[str, list[str]]:
+    lines = [line for line in markdown.splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {name: rest for name, *rest in cells}
+
+
+def test_a_row_shows_rate_ratio_and_range() -> None:
+    table = rows(to_markdown(session(numpy_seconds=0.7)))
+    assert table["dataset_rt"] == ["1,000", "1", "", "", ""]
+    assert table["lmdb"] == ["500", "1", "2.00", "1.50 to 3.00", ""]
+
+
+def test_a_goal_is_met_or_missed() -> None:
+    assert rows(to_markdown(session(0.7)))["numpy array"][-1] == "0.60 met"
+    assert rows(to_markdown(session(0.5)))["numpy array"][-1] == "0.60 MISSED"
+
+
+def test_what_the_machine_does_not_tell_is_left_out() -> None:
+    markdown = to_markdown(session(0.7))
+    assert "- system: Linux 6, A CPU, 2 of 8 CPUs usable\n" in markdown
+    assert "- load average: unknown before, 0.50 after\n" in markdown
+
+
+def test_json_holds_every_time_and_the_ratios() -> None:
+    document = json.loads(to_json(session(0.7)))
+    subject, numpy_array, lmdb = document["outcomes"][0]["contenders"]
+    assert subject["seconds"] == [1.0, 1.0, 1.0]
+    assert "ratio" not in subject
+    assert numpy_array["goal"] == 0.6
+    assert lmdb["ratio"] == {"of_medians": 2.0, "lowest": 1.5, "highest": 3.0}
+    assert document["environment"]["usable_cpus"] == 2
