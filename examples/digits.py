@@ -42,14 +42,14 @@ class Digits:
     fingerprint = {"records": 1}  # noqa: RUF012 - read once, never changed
 
     def __iter__(self) -> Iterator[drt.CacheInput]:
-        """Yield each image as bytes, with what a person may want to filter by."""
+        """Yield each image as a packed array, with what a person may want to filter by."""
         # Loading workers import this file too, and they need no scikit-learn.
         from sklearn.datasets import load_digits  # noqa: PLC0415
 
         images, labels = load_digits(return_X_y=True)
         for number, (image, label) in enumerate(zip(images, labels, strict=True)):
             yield drt.CacheInput(
-                image.astype(np.uint8).tobytes(),
+                drt.pack_arrays({"image": image.reshape(IMAGE_SHAPE).astype(np.uint8)}),
                 {
                     "label": label,
                     "ink": image.mean() / BRIGHTEST,
@@ -62,7 +62,7 @@ def shifted_digit(
     sample: drt.CachedSample, rng: np.random.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Decode one record and move its image by up to a pixel, another way at each draw."""
-    image = np.frombuffer(sample.data, dtype=np.uint8).reshape(IMAGE_SHAPE)
+    image = drt.unpack_arrays(sample.data)["image"]
     top, left = rng.integers(0, 3, size=2)
     rows, columns = IMAGE_SHAPE
     shifted = np.pad(image, 1)[top : top + rows, left : left + columns]
@@ -137,9 +137,10 @@ def evaluate(network: nn.Module, held_out: drt.CachedDataset) -> Accuracy:
     labels = []
     network.eval()
     for batch in held_out.iter_batches(256):
-        images = batch.buffer.reshape(len(batch), 1, *IMAGE_SHAPE).astype(np.float32) / BRIGHTEST
+        images = np.stack([drt.unpack_arrays(data)["image"] for data in batch.data])
+        pixels = torch.from_numpy(images.astype(np.float32) / BRIGHTEST).unsqueeze(1)
         with torch.inference_mode():
-            predicted = network(torch.from_numpy(images)).argmax(dim=1).numpy()
+            predicted = network(pixels).argmax(dim=1).numpy()
         labels.append(np.asarray(batch.metadata["label"]))
         is_right.append(predicted == labels[-1])
     right, label = np.concatenate(is_right), np.concatenate(labels)
