@@ -122,9 +122,9 @@ impl Batch {
     /// Calls `visit` with the verified stored bytes of each record, in the map.
     pub fn for_each_payload<E: From<ReaderError>>(
         &self,
-        mut visit: impl FnMut(usize, &dataset_rt_store::Map, std::ops::Range<usize>) -> Result<(), E>,
+        mut visit: impl FnMut(&dataset_rt_store::Map, std::ops::Range<usize>) -> Result<(), E>,
     ) -> Result<(), E> {
-        for (number, &record) in self.records.iter().enumerate() {
+        for &record in &self.records {
             let located = Located::find(&self.view.caches, record).map_err(ReaderError::from)?;
             let found = located.record(&self.view.caches);
             if self.view.read.verify_reads {
@@ -132,7 +132,7 @@ impl Batch {
             }
             let cache = &self.view.caches.caches()[located.cache_index];
             let (map, range) = cache.shard_range(&located.location);
-            visit(number, map, range)?;
+            visit(map, range)?;
         }
         Ok(())
     }

@@ -107,7 +107,8 @@ impl CacheSet {
     }
 
     /// Where the columns of the dataset are in one cache.
-    pub(crate) fn places(&self, cache_index: usize) -> &[Option<usize>] {
+    #[must_use]
+    pub fn places(&self, cache_index: usize) -> &[Option<usize>] {
         &self.places[cache_index]
     }
 

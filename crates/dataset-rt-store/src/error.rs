@@ -207,6 +207,12 @@ pub enum StoreError {
         /// Sample number, from 0.
         sample: u64,
     },
+    /// The build was called off before it was published.
+    #[error("the build of {name:?} was called off")]
+    Cancelled {
+        /// Name of the source.
+        name: String,
+    },
     /// A thread of the build pipeline ended without a result.
     #[error("a thread of the build of {name:?} panicked")]
     PipelinePanic {

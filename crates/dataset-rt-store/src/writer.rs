@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -102,7 +103,34 @@ impl CacheWriter {
     ///
     /// After `true` the caller passes the control to [`Self::send_waiting`] until that says `true`.
     pub fn append(&mut self, payload: &[u8], values: &[Value<'_>]) -> Result<bool, StoreError> {
-        let bytes = payload.len() as u64;
+        self.begin_record(payload.len(), values)?;
+        self.chunk.payloads.extend_from_slice(payload);
+        self.end_record()
+    }
+
+    /// As [`Self::append`], with the payload written in place by `fill`, whose error ends the build.
+    pub fn append_with<E>(
+        &mut self,
+        payload_bytes: usize,
+        values: &[Value<'_>],
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Result<bool, E>, StoreError> {
+        self.begin_record(payload_bytes, values)?;
+        let start = self.chunk.payloads.len();
+        self.chunk.payloads.resize(start + payload_bytes, 0);
+        match fill(&mut self.chunk.payloads[start..]) {
+            Ok(()) => Ok(Ok(self.end_record()?)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Takes the metadata of a record, and closes the shard if the payload would not fit.
+    fn begin_record(
+        &mut self,
+        payload_bytes: usize,
+        values: &[Value<'_>],
+    ) -> Result<(), StoreError> {
+        let bytes = payload_bytes as u64;
         let total = self
             .total_bytes
             .checked_add(bytes)
@@ -118,9 +146,12 @@ impl CacheWriter {
             self.waiting.push_back(Item::Seal);
             self.shard_bytes = 0;
         }
-        self.chunk.payloads.extend_from_slice(payload);
-        self.chunk.ends.push(self.chunk.payloads.len());
         self.shard_bytes += bytes;
+        Ok(())
+    }
+
+    fn end_record(&mut self) -> Result<bool, StoreError> {
+        self.chunk.ends.push(self.chunk.payloads.len());
         self.samples += 1;
         let chunk_records = (self.options.prefetch_size / CHUNKS_IN_FLIGHT).max(1);
         if self.chunk.payloads.len() >= CHUNK_BYTES || self.chunk.ends.len() >= chunk_records {
@@ -156,7 +187,9 @@ impl CacheWriter {
     }
 
     /// Completes and publishes the cache after `end_records` and `send_waiting`; gives its path.
-    pub fn finish(self) -> Result<PathBuf, StoreError> {
+    ///
+    /// Setting `cancelled` calls the build off at the next step; nothing is published then.
+    pub fn finish(self, cancelled: &AtomicBool) -> Result<PathBuf, StoreError> {
         let columns = self.columns();
         let Self {
             name,
@@ -166,7 +199,16 @@ impl CacheWriter {
             samples,
             ..
         } = self;
+        let go_on = || {
+            if cancelled.load(Ordering::Acquire) {
+                return Err(StoreError::Cancelled {
+                    name: name.as_str().to_owned(),
+                });
+            }
+            Ok(())
+        };
         let written = pipeline.finish()?;
+        go_on()?;
         let folder = staging.path();
         append_file(&written.index, &written.checksums)?;
         let metadata_path = folder.join(METADATA_FILE);
@@ -183,6 +225,7 @@ impl CacheWriter {
             .collect();
         write_new(&blocks_path, &blocks)?;
         for path in [&written.index, &metadata_path, &blocks_path] {
+            go_on()?;
             sync_file(path)?;
         }
         let manifest = Manifest::new(ManifestContents {
@@ -204,6 +247,7 @@ impl CacheWriter {
             .map_err(|error| StoreError::io("encode", &manifest_path)(io::Error::other(error)))?;
         write_new(&manifest_path, text.as_bytes())?;
         sync_file(&manifest_path)?;
+        go_on()?;
         staging.publish(&name)
     }
 

@@ -1,0 +1,90 @@
+//! Dictionaries of arrays as safetensors bytes; NumPy itself stays on the Python side.
+
+use std::collections::HashMap;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+
+use crate::error::InvalidRecordError;
+
+/// NumPy's name and the name in the format.
+const DTYPES: [(&str, Dtype); 14] = [
+    ("bool", Dtype::BOOL),
+    ("uint8", Dtype::U8),
+    ("int8", Dtype::I8),
+    ("uint16", Dtype::U16),
+    ("int16", Dtype::I16),
+    ("uint32", Dtype::U32),
+    ("int32", Dtype::I32),
+    ("uint64", Dtype::U64),
+    ("int64", Dtype::I64),
+    ("float16", Dtype::F16),
+    ("float32", Dtype::F32),
+    ("float64", Dtype::F64),
+    ("complex64", Dtype::C64),
+    ("bfloat16", Dtype::BF16),
+];
+
+/// Name, dtype name, shape and little-endian bytes of one array.
+type PackedArray<'py> = (String, String, Vec<usize>, Bound<'py, PyBytes>);
+
+/// Name, dtype name, shape and byte offset of one array.
+type ArrayPlace = (String, &'static str, Vec<usize>, usize);
+
+/// Serialises arrays that are given as name, dtype name, shape and bytes.
+#[pyfunction]
+pub(crate) fn pack_arrays<'py>(
+    py: Python<'py>,
+    arrays: Vec<PackedArray<'py>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let mut views = Vec::with_capacity(arrays.len());
+    for (name, dtype, shape, bytes) in &arrays {
+        let (_, dtype) = DTYPES
+            .iter()
+            .find(|(known, _)| known == dtype)
+            .ok_or_else(|| {
+                InvalidRecordError::new_err(format!(
+                    "array {name:?} has dtype {dtype}, which cannot be packed"
+                ))
+            })?;
+        let view = TensorView::new(*dtype, shape.clone(), bytes.as_bytes())
+            .map_err(|error| InvalidRecordError::new_err(format!("array {name:?}: {error}")))?;
+        views.push((name.as_str(), view));
+    }
+    let no_metadata: Option<HashMap<String, String>> = None;
+    let packed = safetensors::serialize(views, no_metadata).map_err(|error| {
+        InvalidRecordError::new_err(format!("arrays cannot be packed: {error}"))
+    })?;
+    Ok(PyBytes::new(py, &packed))
+}
+
+/// Name, dtype name, shape and byte offset of every array in packed bytes, by offset.
+#[pyfunction]
+pub(crate) fn array_layout(data: &[u8]) -> PyResult<Vec<ArrayPlace>> {
+    let damaged = |reason: String| {
+        InvalidRecordError::new_err(format!("not the bytes of packed arrays: {reason}"))
+    };
+    let (header_bytes, header) =
+        SafeTensors::read_metadata(data).map_err(|error| damaged(error.to_string()))?;
+    // The header is preceded by its length in eight bytes.
+    let first = header_bytes + 8;
+    let mut layout = Vec::new();
+    for (name, tensor) in header.tensors() {
+        let (numpy_name, _) = DTYPES
+            .iter()
+            .find(|(_, dtype)| *dtype == tensor.dtype)
+            .ok_or_else(|| damaged(format!("array {name:?} has dtype {:?}", tensor.dtype)))?;
+        let (start, stop) = tensor.data_offsets;
+        if first + stop > data.len() {
+            return Err(damaged(format!(
+                "array {name:?} lies outside its {} bytes",
+                data.len()
+            )));
+        }
+        layout.push((name, *numpy_name, tensor.shape.clone(), first + start));
+    }
+    layout.sort_by_key(|(_, _, _, start)| *start);
+    Ok(layout)
+}

@@ -1,0 +1,170 @@
+//! Many records at once, as NumPy arrays.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dataset_rt_reader::{Batch, MetadataTable, ReaderError};
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyList, PyMemoryView};
+
+use crate::buffer::PyMappedBytes;
+use crate::error::CoreError;
+use crate::gateway::detached;
+use crate::samples::{SampleFactory, payload};
+use crate::table::{PyMetadataTable, as_signed, into_numpy};
+
+type Payloads = (Py<PyArray1<u8>>, Py<PyArray1<i64>>);
+
+/// Records of a dataset, in order.
+#[pyclass(frozen, name = "Batch", module = "dataset_rt._core")]
+pub(crate) struct PyBatch {
+    factory: Arc<SampleFactory>,
+    batch: Mutex<Batch>,
+    payloads: PyOnceLock<Payloads>,
+}
+
+impl PyBatch {
+    pub(crate) fn new(factory: Arc<SampleFactory>, batch: Batch) -> Self {
+        Self {
+            factory,
+            batch: Mutex::new(batch),
+            payloads: PyOnceLock::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Batch> {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves the gathered buffer into NumPy, once.
+    fn payloads(&self, py: Python<'_>) -> PyResult<&Payloads> {
+        self.payloads.get_or_try_init(py, || {
+            let gathered = detached(py, || self.lock().take_gathered())?;
+            let buffer = into_numpy(py, gathered.buffer).unbind();
+            Ok((buffer, into_numpy(py, gathered.offsets).unbind()))
+        })
+    }
+}
+
+#[pymethods]
+impl PyBatch {
+    fn __len__(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// All payloads back to back.
+    #[getter]
+    fn buffer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        Ok(self.payloads(py)?.0.bind(py).clone())
+    }
+
+    /// Where each payload begins in the buffer, and one past the last.
+    #[getter]
+    fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        Ok(self.payloads(py)?.1.bind(py).clone())
+    }
+
+    #[getter]
+    fn cache_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        into_numpy(py, self.lock().identities().0)
+    }
+
+    #[getter]
+    fn sample_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        into_numpy(py, self.lock().identities().1)
+    }
+
+    /// Active row of each record.
+    #[getter]
+    fn rows<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        into_numpy(py, as_signed(self.lock().rows()))
+    }
+
+    /// Stream position of each record; -1 where it was not drawn from the stream.
+    #[getter]
+    fn positions<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        let batch = self.lock();
+        let positions = match batch.first_position() {
+            Some(first) => as_signed(&(first..first + batch.len() as u64).collect::<Vec<_>>()),
+            None => vec![-1; batch.len()],
+        };
+        into_numpy(py, positions)
+    }
+
+    /// True for the records that only fill up the last batch of an epoch.
+    #[getter]
+    fn is_padding<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
+        let batch = self.lock();
+        let first = batch.first_position().unwrap_or(0);
+        let from = batch.padding_from();
+        let padding = (first..first + batch.len() as u64).map(|position| position >= from);
+        PyArray1::from_iter(py, padding)
+    }
+
+    /// Payloads as bytes objects.
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let batch = self.lock();
+        let payloads = batch
+            .records()
+            .iter()
+            .map(|&record| payload(py, batch.view(), record))
+            .collect::<PyResult<Vec<Bound<'py, PyBytes>>>>()?;
+        PyList::new(py, payloads)
+    }
+
+    /// Payloads as read-only memoryviews into the mapped files.
+    fn views<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let batch = self.lock();
+        let mut views = Vec::with_capacity(batch.len());
+        batch.for_each_payload(|map, range| {
+            let bytes = Bound::new(py, PyMappedBytes::new(map.clone(), range))?;
+            views.push(PyMemoryView::from(bytes.as_any())?);
+            Ok::<_, ViewError>(())
+        })?;
+        PyList::new(py, views)
+    }
+
+    /// `CachedSample` objects.
+    fn samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let batch = self.lock();
+        self.factory.list(py, batch.view(), batch.records())
+    }
+
+    /// The stored metadata columns of the records.
+    fn metadata_table(&self, py: Python<'_>) -> PyResult<PyMetadataTable> {
+        let columns = detached(py, || self.lock().metadata())?;
+        let table = MetadataTable {
+            schema: columns.schema(),
+            batches: vec![columns],
+        };
+        Ok(PyMetadataTable::new(table))
+    }
+}
+
+/// What can go wrong between the reader and Python while views are made.
+enum ViewError {
+    Reader(ReaderError),
+    Python(PyErr),
+}
+
+impl From<ReaderError> for ViewError {
+    fn from(error: ReaderError) -> Self {
+        Self::Reader(error)
+    }
+}
+
+impl From<PyErr> for ViewError {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+impl From<ViewError> for PyErr {
+    fn from(error: ViewError) -> Self {
+        match error {
+            ViewError::Reader(error) => CoreError::from(error).into(),
+            ViewError::Python(error) => error,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The one way out of Python: detach, do the work, see to signals, map the error.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use dataset_rt_reader::ReaderError;
+use pyo3::prelude::*;
+
+use crate::error::CoreError;
+
+/// How often a waiting call looks for Ctrl-C.
+pub(crate) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Runs short work without the GIL.
+pub(crate) fn detached<T, E>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, E> + Send,
+) -> PyResult<T>
+where
+    T: Send,
+    E: Into<CoreError> + Send,
+{
+    py.detach(work).map_err(|error| error.into().into())
+}
+
+/// Runs long work in a thread of its own and waits for it, looking for signals.
+///
+/// On a signal `cancel` is called and the work is waited for: it may own files to clean up.
+pub(crate) fn interruptible<T, E>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    cancel: impl FnOnce(),
+) -> PyResult<T>
+where
+    T: Send + 'static,
+    E: Into<CoreError> + Send + 'static,
+{
+    let (answer, answers) = channel();
+    let thread = std::thread::Builder::new()
+        .name("dataset-rt-call".to_owned())
+        .spawn(move || {
+            // The receiver outlives the thread, which is joined below.
+            let _ = answer.send(work());
+        })
+        .map_err(|error| {
+            CoreError::from(ReaderError::Threads {
+                threads: 1,
+                reason: error.to_string(),
+            })
+        })?;
+    let answers = std::sync::Mutex::new(answers);
+    let result = loop {
+        let received = py.detach(|| match answers.lock() {
+            Ok(answers) => answers.recv_timeout(SIGNAL_INTERVAL),
+            Err(_) => Err(RecvTimeoutError::Disconnected),
+        });
+        match received {
+            Ok(result) => break Some(result),
+            Err(RecvTimeoutError::Disconnected) => break None,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(interrupt) = py.check_signals() {
+                    cancel();
+                    py.detach(|| thread.join())
+                        .map_err(|_| CoreError::from(ReaderError::ReaderPanic))?;
+                    return Err(interrupt);
+                }
+            }
+        }
+    };
+    py.detach(|| thread.join())
+        .map_err(|_| CoreError::from(ReaderError::ReaderPanic))?;
+    match result {
+        Some(result) => result.map_err(|error| error.into().into()),
+        None => Err(CoreError::from(ReaderError::ReaderPanic).into()),
+    }
+}

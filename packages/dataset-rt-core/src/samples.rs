@@ -1,0 +1,138 @@
+//! `CachedSample` objects, built straight from the maps.
+
+use dataset_rt_reader::{Prepared, RecordNumber, View};
+use dataset_rt_store::{MetadataRow, Value};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+
+use crate::error::CoreError;
+
+/// Objects that all samples of one dataset share.
+pub(crate) struct SampleFactory {
+    class: Py<PyType>,
+    /// `tuple.__new__`, which a named tuple's own `__new__` would call as well.
+    new: Py<PyAny>,
+    keys: Vec<Py<PyString>>,
+    cache_ids: Vec<Py<PyInt>>,
+}
+
+impl SampleFactory {
+    pub(crate) fn new(py: Python<'_>, view: &View) -> PyResult<Self> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let class = CLASS.import(py, "dataset_rt.records", "CachedSample")?;
+        let new = py.get_type::<PyTuple>().getattr("__new__")?;
+        let columns = view.caches().columns();
+        let keys = columns
+            .iter()
+            .map(|column| PyString::intern(py, &column.name).unbind())
+            .collect();
+        let cache_ids = view
+            .caches()
+            .caches()
+            .iter()
+            .map(|cache| Ok(cache.id().into_pyobject(py)?.unbind()))
+            .collect::<PyResult<_>>()?;
+        Ok(Self {
+            class: class.clone().unbind(),
+            new: new.unbind(),
+            keys,
+            cache_ids,
+        })
+    }
+
+    /// One sample whose payload was verified in the map.
+    pub(crate) fn verified<'py>(
+        &self,
+        py: Python<'py>,
+        view: &View,
+        prepared: &Prepared,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let record = prepared.record_in(view.caches());
+        let data = PyBytes::new(py, record.payload);
+        record.check().map_err(CoreError::from)?;
+        self.assemble(py, view, prepared.record, data)
+    }
+
+    /// One sample whose payload is verified as it is copied.
+    pub(crate) fn verifying<'py>(
+        &self,
+        py: Python<'py>,
+        view: &View,
+        record: RecordNumber,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let data = payload(py, view, record)?;
+        self.assemble(py, view, record, data)
+    }
+
+    /// All samples of these records.
+    pub(crate) fn list<'py>(
+        &self,
+        py: Python<'py>,
+        view: &View,
+        records: &[RecordNumber],
+    ) -> PyResult<Bound<'py, PyList>> {
+        let samples = records
+            .iter()
+            .map(|&record| self.verifying(py, view, record))
+            .collect::<PyResult<Vec<_>>>()?;
+        PyList::new(py, samples)
+    }
+
+    fn assemble<'py>(
+        &self,
+        py: Python<'py>,
+        view: &View,
+        record: RecordNumber,
+        data: Bound<'py, PyBytes>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let caches = view.caches();
+        let placed = caches.place(record);
+        let metadata = PyDict::new(py);
+        if !self.keys.is_empty() {
+            let row = placed.metadata_row().map_err(CoreError::from)?;
+            let places = caches.places(placed.cache_index);
+            for (key, place) in self.keys.iter().zip(places) {
+                set_value(&metadata, key.bind(py), &row, *place)?;
+            }
+            placed.cache.metadata().check().map_err(CoreError::from)?;
+        }
+        let cache_id = self.cache_ids[placed.cache_index].bind(py);
+        let fields = (data, metadata, cache_id, placed.sample).into_pyobject(py)?;
+        self.new.bind(py).call1((self.class.bind(py), fields))
+    }
+}
+
+/// The payload of one record, verified if the options say so.
+pub(crate) fn payload<'py>(
+    py: Python<'py>,
+    view: &View,
+    record: RecordNumber,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let prepared = Prepared::unverified(view, record).map_err(CoreError::from)?;
+    let record = prepared.record_in(view.caches());
+    let data = PyBytes::new(py, record.payload);
+    if view.read_options().verify_reads {
+        record.verify(data.as_bytes()).map_err(CoreError::from)?;
+    } else {
+        record.check().map_err(CoreError::from)?;
+    }
+    Ok(data)
+}
+
+#[inline]
+fn set_value(
+    metadata: &Bound<'_, PyDict>,
+    key: &Bound<'_, PyString>,
+    row: &MetadataRow<'_>,
+    place: Option<usize>,
+) -> PyResult<()> {
+    let py = metadata.py();
+    match place.map_or(Value::Null, |column| row.value(column)) {
+        Value::Null => metadata.set_item(key, py.None()),
+        Value::Boolean(value) => metadata.set_item(key, PyBool::new(py, value)),
+        Value::Integer(value) => metadata.set_item(key, value),
+        Value::Float(value) => metadata.set_item(key, PyFloat::new(py, value)),
+        Value::String(value) => metadata.set_item(key, PyString::new(py, value)),
+    }
+}

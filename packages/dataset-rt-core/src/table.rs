@@ -1,0 +1,135 @@
+//! Metadata columns on their way to Python: as an Arrow stream or as NumPy arrays.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+use arrow_select::concat::concat;
+use dataset_rt_reader::{MetadataTable, ReaderError};
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use pyo3_arrow::PyTable;
+
+use crate::error::CoreError;
+
+/// One column: its values, and where it is null if it is anywhere.
+type NumpyColumn<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyArray1<bool>>>);
+
+/// Metadata columns; anything that speaks the Arrow C stream interface can take them.
+#[pyclass(frozen, name = "MetadataTable", module = "dataset_rt._core")]
+pub(crate) struct PyMetadataTable {
+    table: MetadataTable,
+}
+
+impl PyMetadataTable {
+    pub(crate) fn new(table: MetadataTable) -> Self {
+        Self { table }
+    }
+}
+
+#[pymethods]
+impl PyMetadataTable {
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let table = PyTable::try_new(self.table.batches.clone(), self.table.schema.clone())?;
+        Bound::new(py, table)?.call_method1("__arrow_c_stream__", (requested_schema,))
+    }
+
+    fn __len__(&self) -> usize {
+        self.table
+            .batches
+            .iter()
+            .map(arrow_array::RecordBatch::num_rows)
+            .sum()
+    }
+
+    #[getter]
+    fn column_names(&self) -> Vec<&str> {
+        self.table
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect()
+    }
+
+    /// Values of one column, and a mask that is true where it is null.
+    fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<NumpyColumn<'py>> {
+        let place = self
+            .table
+            .schema
+            .index_of(name)
+            .map_err(|_| PyKeyError::new_err(name.to_owned()))?;
+        let chunks: Vec<&dyn Array> = self
+            .table
+            .batches
+            .iter()
+            .map(|batch| batch.column(place).as_ref())
+            .collect();
+        let column = concat(&chunks)
+            .map_err(ReaderError::from)
+            .map_err(CoreError::from)?;
+        to_numpy(py, &column)
+    }
+}
+
+fn to_numpy<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<NumpyColumn<'py>> {
+    let mask = column
+        .logical_nulls()
+        .filter(|nulls| nulls.null_count() > 0)
+        .map(|nulls| PyArray1::from_iter(py, nulls.iter().map(|is_valid| !is_valid)));
+    let values = match column.data_type() {
+        DataType::Int64 => {
+            PyArray1::from_slice(py, column.as_primitive::<Int64Type>().values()).into_any()
+        }
+        DataType::Float64 => {
+            PyArray1::from_slice(py, column.as_primitive::<Float64Type>().values()).into_any()
+        }
+        DataType::Boolean => {
+            PyArray1::from_iter(py, column.as_boolean().values().iter()).into_any()
+        }
+        DataType::LargeUtf8 => {
+            let objects: Vec<Py<PyAny>> = column
+                .as_string::<i64>()
+                .iter()
+                .map(|text| match text {
+                    Some(text) => PyString::new(py, text).into_any().unbind(),
+                    None => py.None(),
+                })
+                .collect();
+            PyArray1::from_vec(py, objects).into_any()
+        }
+        _ => {
+            let objects: Vec<Py<PyAny>> = (0..column.len()).map(|_| py.None()).collect();
+            PyArray1::from_vec(py, objects).into_any()
+        }
+    };
+    Ok((values, mask))
+}
+
+/// Hands a vector to NumPy without copying it.
+pub(crate) fn into_numpy<T: numpy::Element>(
+    py: Python<'_>,
+    values: Vec<T>,
+) -> Bound<'_, PyArray1<T>> {
+    PyArray1::from_vec(py, values)
+}
+
+/// Row numbers as NumPy's usual integers; they are far below 2^63.
+pub(crate) fn as_signed(values: &[u64]) -> Vec<i64> {
+    values
+        .iter()
+        .map(|&value| i64::try_from(value).unwrap_or(i64::MAX))
+        .collect()
+}
+
+/// Reads a one-dimensional NumPy array that may be strided.
+pub(crate) fn to_vector<T: numpy::Element + Copy>(array: &Bound<'_, PyArray1<T>>) -> Vec<T> {
+    array.readonly().as_array().iter().copied().collect()
+}
