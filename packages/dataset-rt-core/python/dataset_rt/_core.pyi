@@ -1,10 +1,33 @@
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
 from dataset_rt.records import CachedSample
+
+__all__ = [
+    "Batch",
+    "BatchIterator",
+    "Dataset",
+    "ExistingCache",
+    "MappedBytes",
+    "MetadataTable",
+    "SampleIterator",
+    "ThreadPool",
+    "WindowPlan",
+    "__version__",
+    "array_layout",
+    "available_parallelism",
+    "build_cache",
+    "build_profile",
+    "cache_id_of_name",
+    "existing_cache",
+    "format_version",
+    "normalize_source_name",
+    "pack_arrays",
+    "sampler_version",
+]
 
 __version__: str
 build_profile: Literal["release", "debug"]
@@ -52,7 +75,6 @@ class Dataset:
         prefetch_size: int,
         validate_cache: bool,
         verify_reads: bool,
-        backend: str,
         schema: str,
     ) -> Dataset: ...
     @staticmethod
@@ -67,8 +89,8 @@ class Dataset:
     def samples_of_ids(
         self, cache_ids: npt.NDArray[np.int64], sample_ids: npt.NDArray[np.int64]
     ) -> list[CachedSample]: ...
+    def sample_of_id(self, cache_id: int, sample_id: int) -> CachedSample: ...
     def sample_of_row(self, row: int) -> CachedSample: ...
-    def samples_of_rows(self, rows: npt.NDArray[np.int64]) -> list[CachedSample]: ...
     def batch_of_rows(self, rows: npt.NDArray[np.int64]) -> Batch: ...
     def draws(self, start: int, stop: int) -> npt.NDArray[np.int64]: ...
     def metadata_table(self) -> MetadataTable: ...
@@ -160,5 +182,9 @@ class WindowPlan:
     def dropped_samples(self) -> int: ...
     def window(self, epoch: int, batch: int) -> tuple[int, int, int]: ...
 
-def pack_arrays(arrays: dict[str, npt.NDArray[Any]]) -> bytes: ...
-def unpack_arrays(data: bytes) -> Iterable[tuple[str, npt.NDArray[Any]]]: ...
+@final
+class MappedBytes:
+    def __len__(self) -> int: ...
+
+def pack_arrays(arrays: Sequence[tuple[str, str, Sequence[int], bytes]]) -> bytes: ...
+def array_layout(data: bytes) -> list[tuple[str, str, list[int], int]]: ...
