@@ -18,6 +18,7 @@ from dataset_rt import (
     CacheIOError,
     CacheNotFoundError,
     ConfigError,
+    CorruptCacheError,
     DatasetRuntime,
     ReaderConfig,
     StateMismatchError,
@@ -83,7 +84,7 @@ def test_the_epoch_length_is_kept_and_the_stream_begins_anew(
         lambda dataset: dataset.update_metadata(dataset.get_metadata()[[3, 3, 17, 0]]),
         lambda dataset: dataset.update_metadata(
             dataset.get_metadata().with_columns(
-                split=pl.lit("train"), note=pl.lit(None), half=pl.col("half") + 1
+                split=pl.lit("train"), note=pl.lit(None, dtype=pl.String), half=pl.col("half") + 1
             )
         ),
     ],
@@ -217,6 +218,17 @@ def test_a_missing_table_is_named(dataset: CachedDataset, project: Path) -> None
     (table,) = project.glob("*.arrow")
     table.unlink()
     with pytest.raises(CacheIOError, match=r"\.arrow"):
+        CachedDataset.from_config(path)
+
+
+def test_a_changed_table_is_noticed(dataset: CachedDataset, project: Path) -> None:
+    dataset.set_weights(np.arange(20))
+    path = dataset.dump_config(project)
+    (table,) = project.glob("*.arrow")
+    content = bytearray(table.read_bytes())
+    content[len(content) // 2] ^= 1
+    table.write_bytes(content)
+    with pytest.raises(CorruptCacheError, match=r"\.arrow has digest .*, its name says"):
         CachedDataset.from_config(path)
 
 

@@ -68,6 +68,21 @@ def test_a_column_of_only_none_is_a_null_column(
     assert dataset.get_metadata().schema["x"] == pl.Null
     dataset.update_metadata(dataset.get_metadata().filter(pl.col("y") > 0))
     assert dataset.get_metadata()["y"].to_list() == [1, 2]
+    assert dataset.get_metadata()["x"].to_list() == [None, None]
+
+
+def test_an_added_column_of_only_none(numbers: CachedDataset) -> None:
+    numbers.update_metadata(numbers.get_metadata().with_columns(note=None))
+    assert numbers.get_metadata()["note"].null_count() == 20
+
+
+def test_a_stream_that_cannot_be_read_is_refused(numbers: CachedDataset) -> None:
+    class Broken:
+        def __arrow_c_stream__(self, _requested_schema: object = None) -> object:
+            return "no capsule"
+
+    with pytest.raises(MetadataTableError, match="table cannot be read as an Arrow stream"):
+        numbers.update_metadata(Broken())
 
 
 class TestEdit:
@@ -280,6 +295,10 @@ class TestRefusal:
             (changed(sample_id=-pl.col("sample_id") - 1), ["-1"]),
             (changed(cache_id=pl.col("cache_id") - 1), ["cache"]),
             (changed(weight=pl.lit("heavy")), ["weight"]),
+            (
+                changed(weight=pl.when(pl.col("number") != 9).then(1.0)),
+                ["weight", "null", "row 9"],
+            ),
         ],
     )
     def test_a_wrong_table(
@@ -300,10 +319,10 @@ class TestRefusal:
 
     @pytest.mark.parametrize(
         ("weight", "word"),
-        [(-1.0, "-1"), (float("nan"), "nan"), (float("inf"), "inf"), (None, "null")],
+        [(-1.0, "-1"), (float("nan"), "nan"), (float("inf"), "inf")],
     )
     def test_a_wrong_weight_names_its_row(
-        self, numbers: CachedDataset, weight: float | None, word: str
+        self, numbers: CachedDataset, weight: float, word: str
     ) -> None:
         expression = (
             pl.when(pl.col("number") == 9).then(pl.lit(weight, dtype=pl.Float64)).otherwise(1.0)
@@ -318,20 +337,24 @@ class TestRefusal:
             numbers.update_metadata(numbers.get_metadata().with_columns(weight=0.0))
 
 
-def test_damaged_metadata_is_noticed(
+def test_damage_deep_in_the_metadata_is_noticed_where_it_is_read(
     runtime: DatasetRuntime,
     tmp_path: Path,
     write: Callable[..., Path],
     list_source: Callable[..., Any],
 ) -> None:
-    records = [CacheInput(b"", {"label": f"label {number}"}) for number in range(100)]
+    records = [CacheInput(b"", {"label": f"label {number}"}) for number in range(30_000)]
     path = write(list_source("damaged", records), tmp_path)
     stored = path / "metadata.arrow"
     content = bytearray(stored.read_bytes())
-    content[content.index(b"label 50")] ^= 1
+    content[content.index(b"label 25000")] ^= 1
     stored.write_bytes(content)
-    dataset = runtime.cached_dataset(path)
-    with pytest.raises(CorruptCacheError, match=r"metadata\.arrow"):
-        dataset.get_metadata()
-    with pytest.raises(CorruptCacheError, match=r"metadata\.arrow"):
-        list(dataset)
+    dataset = runtime.cached_dataset(path, reader_config=ReaderConfig(shuffle=False))
+    for read in (
+        dataset.get_metadata,
+        lambda: list(dataset),
+        lambda: dataset.get_item(dataset.caches[0].id, 25_000),
+        lambda: dataset.rows[[25_000]].metadata["label"],
+    ):
+        with pytest.raises(CorruptCacheError, match=r"metadata\.arrow"):
+            read()

@@ -211,7 +211,7 @@ def test_what_is_no_contiguous_buffer_is_refused(
     [
         ([("x", 1)], ["metadata", "list"]),
         (None, ["metadata"]),
-        ({5: 1}, ["5"]),
+        ({5: 1}, ["str", "int"]),
         ({"": 1}, ["is empty"]),
         ({"cache_id": 1}, ["cache_id", "reserved"]),
         ({"sample_id": 1}, ["sample_id", "reserved"]),
@@ -220,7 +220,7 @@ def test_what_is_no_contiguous_buffer_is_refused(
         ({"x": b"bytes"}, ["x", "bytes"]),
         ({"x": 1j}, ["x", "complex"]),
         ({"x": dt.date(2020, 1, 1)}, ["x", "date"]),
-        ({"x": np.datetime64("2020-01-01")}, ["x", "datetime64"]),
+        ({"x": np.datetime64("2020-01-01")}, ["x", "date"]),
         ({"x": np.arange(2)}, ["x", "ndarray"]),
         ({"x": 2**63}, ["x", str(2**63)]),
         ({"x": -(2**63) - 1}, ["x", str(-(2**63) - 1)]),

@@ -35,7 +35,7 @@ ONE_ROW = [float(number == 7) for number in range(20)]
         lambda weights: np.repeat(weights, 2)[::2],
         np.ma.MaskedArray,
         lambda weights: [Fraction(weight) for weight in weights],
-        lambda weights: pl.Series(weights, dtype=pl.Int32),
+        lambda weights: pl.Series(weights).cast(pl.Int32),
     ],
 )
 def test_any_array_of_real_numbers_is_accepted(

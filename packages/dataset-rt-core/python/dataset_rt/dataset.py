@@ -9,7 +9,13 @@ import numpy as np
 
 from dataset_rt import _core, arguments, dataset_file, state
 from dataset_rt.batch import BatchIterator
-from dataset_rt.exceptions import ConfigError, DatasetClosedError, StateMismatchError
+from dataset_rt.exceptions import (
+    ConfigError,
+    DatasetClosedError,
+    DatasetRtError,
+    MetadataTableError,
+    StateMismatchError,
+)
 from dataset_rt.records import CacheInfo
 from dataset_rt.rows import DatasetRows
 from dataset_rt.tables import arrow_table
@@ -199,7 +205,14 @@ class CachedDataset(TorchAdapters):
                 there is no row. The active table stays as it was.
             WeightError: A weight is not accepted. The active table stays as it was.
         """
-        self._native.update_metadata(arrow_table(table))
+        given = arrow_table(table)
+        try:
+            self._native.update_metadata(given)
+        except DatasetRtError:
+            raise
+        except (TypeError, ValueError) as error:
+            # What the library that gave the stream, or the reader of it, says about its columns.
+            raise MetadataTableError(f"table cannot be read as an Arrow stream: {error}") from error
 
     def set_weights(self, weights: WeightsLike) -> None:
         """Set the weight of every active row; the stream starts anew.
@@ -304,9 +317,10 @@ class CachedDataset(TorchAdapters):
         )
         if not found:
             if description.table_path is not None:
-                from dataset_rt.metadata import read_table  # noqa: PLC0415 - as above
+                from dataset_rt.metadata import frame_of_file  # noqa: PLC0415 - as above
 
-                self.update_metadata(read_table(description.table_path))
+                content = dataset_file.read_table(description.table_path)
+                self.update_metadata(frame_of_file(content))
             if self._native.fingerprint != description.fingerprint:
                 found = ["caches or table: other content"]
         if found:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataset_rt import arguments
 from dataset_rt.config import ReaderConfig
-from dataset_rt.exceptions import CacheIOError, CachePermissionError, ConfigError
+from dataset_rt.exceptions import CacheIOError, CachePermissionError, ConfigError, CorruptCacheError
 from dataset_rt.records import CacheInfo
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FILE_FORMAT = "dataset_rt.dataset"
 FILE_VERSION = 1
 DEFAULT_NAME = "dataset.json"
+_DIGEST_DIGITS = 16
 
 _FIELD_TYPES = {"reader_config": dict, "epoch_len": int, "caches": list, "fingerprint": str}
 _CACHE_TYPES = {"id": int, "name": str, "path": str, "samples": int}
@@ -131,6 +132,22 @@ def read_description(path: Path) -> DatasetDescription:
     )
 
 
+def read_table(path: Path) -> bytes:
+    """Read the table that a dataset file names, whose name holds the digest of its content.
+
+    Raises:
+        CacheIOError: The file cannot be read.
+        CorruptCacheError: It is not what ``dump_config`` wrote.
+    """
+    with _readable_errors("read", path):
+        content = path.read_bytes()
+    found = hashlib.sha256(content).hexdigest()[:_DIGEST_DIGITS]
+    expected = Path(path.stem).suffix.removeprefix(".")
+    if found != expected:
+        raise CorruptCacheError(f"{path} has digest {found}, its name says {expected}")
+    return content
+
+
 def _check_fields(path: Path, content: object, types: dict[str, type]) -> None:
     for name, kind in types.items():
         value = content.get(name) if isinstance(content, dict) else None
@@ -200,7 +217,7 @@ def _publish_table(path: Path, write_table: Callable[[Path], None]) -> Path:
         write_table(temporary)
         with temporary.open("rb") as written:
             digest = hashlib.file_digest(written, "sha256").hexdigest()
-        published = path.with_name(f"{path.stem}.{digest[:16]}.arrow")
+        published = path.with_name(f"{path.stem}.{digest[:_DIGEST_DIGITS]}.arrow")
         _replace(temporary, published)
     return published
 

@@ -41,9 +41,9 @@ def write_table(frame: pl.DataFrame, path: Path) -> None:
     frame.write_ipc(path)
 
 
-def read_table(path: Path) -> pl.DataFrame:
-    """Read an Arrow IPC file as a frame that no longer needs the file."""
-    return pl.read_ipc(path.read_bytes())
+def frame_of_file(content: bytes) -> pl.DataFrame:
+    """Return the frame in the bytes of an Arrow IPC file."""
+    return pl.read_ipc(content)
 
 
 _POLARS_TYPES: dict[str, pl.DataType] = {

@@ -33,15 +33,32 @@ def arrow_table(table: object) -> ArrowTable:
     if isinstance(table, type) or not isinstance(table, ArrowTable):
         hint = "\nhint: call .collect() first" if hasattr(table, "collect") else ""
         raise MetadataTableError(f"table is {arguments.type_name(table)}, {expected}{hint}")
-    return _without_row_labels(table)
+    return _without_null_types(_without_row_labels(table))
 
 
 def _without_row_labels(table: ArrowTable) -> ArrowTable:
     # pandas keeps the labels of filtered rows as an index, and exports an unnamed one as a column
     # of its own, which would then stand in the metadata for ever.
     frame: Any = table
-    pandas = sys.modules.get("pandas")
-    is_frame: bool = pandas is not None and isinstance(frame, pandas.DataFrame)
-    if is_frame and frame.index.nlevels == 1 and frame.index.name is None:
+    if _is_frame_of("pandas", frame) and frame.index.nlevels == 1 and frame.index.name is None:
         return cast("ArrowTable", frame.reset_index(drop=True))
     return table
+
+
+def _without_null_types(table: ArrowTable) -> ArrowTable:
+    # Polars exports a column of type Null with one buffer, for the sake of old readers; Arrow's
+    # specification allows none, and the native side refuses it.
+    frame: Any = table
+    if not _is_frame_of("polars", frame):
+        return table
+    polars = sys.modules["polars"]
+    untyped = [name for name, dtype in frame.schema.items() if dtype == polars.Null]
+    if untyped:
+        frame = frame.with_columns(polars.col(untyped).cast(polars.Boolean))
+    return cast("ArrowTable", frame)
+
+
+def _is_frame_of(library: str, table: object) -> bool:
+    # Whoever holds a frame has imported its library: there is no need to import it here.
+    module = sys.modules.get(library)
+    return module is not None and isinstance(table, module.DataFrame)
