@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -252,3 +253,29 @@ def test_more_workers_than_cores_do_not_warn(dataset: CachedDataset) -> None:
     # Warnings are errors here; torch would warn at construction and at the first pass.
     loader = dataset.to_torch_dataloader(batch_size=25, num_workers=1000, **FAST_WORKERS)
     assert loader.num_workers == 1000
+
+
+def test_workers_leave_by_themselves_when_a_cycle_held_the_loader(dataset: CachedDataset) -> None:
+    def fail(_sample: CachedSample) -> None:
+        raise ValueError("on purpose")
+
+    before = set(multiprocessing.active_children())
+    for persistent_workers in (True, False):
+        try:
+            # The name makes a cycle: exception, traceback, frame, exception.
+            for _batch in dataset.to_torch_dataloader(
+                sample_transform_fn=fail,
+                num_workers=2,
+                persistent_workers=persistent_workers,
+                **FAST_WORKERS,
+            ):
+                pass
+        except ValueError as error:
+            kept = error
+            workers = set(multiprocessing.active_children()) - before
+        assert len(workers) == 2
+        assert kept is not None
+        del kept
+        gc.collect()
+        # Torch terminates those that do not leave within five seconds.
+        assert [worker.exitcode for worker in workers] == [0, 0]

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
+# The second is the main script in a spawned process; in its parent it is another name of the first.
+_MAIN_MODULES = ("__main__", "__mp_main__")
+
 
 def can_be_imported(module: ModuleType) -> bool:
     """Return whether importing the module's name in another process gives the same source file.
@@ -19,7 +22,7 @@ def can_be_imported(module: ModuleType) -> bool:
     file (built in, compiled, made up at run time) count as importable: nothing better can be done.
     """
     source = getattr(module, "__file__", None)
-    if source is None or not source.endswith(".py") or module.__name__ == "__main__":
+    if source is None or not source.endswith(".py") or module.__name__ in _MAIN_MODULES:
         return True
     search_path: Sequence[str] | None = None
     name = ""

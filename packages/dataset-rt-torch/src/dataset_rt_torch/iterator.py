@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dataset_rt_torch.readahead import ReadAhead
+
+
+def keep_until_gone(owner: object, batches: Iterator[Any]) -> weakref.finalize[Any, Any]:
+    """Keep torch's iterator out of any reference cycle that its owner gets into.
+
+    A caller's cycle (an exception whose traceback holds the frame that holds the exception, say)
+    is collected in no particular order: the queues of torch's iterator could go before it has told
+    its workers to leave, and it would wait five seconds for each. Held from here, it is whole
+    when its last reference goes.
+
+    Args:
+        owner: What the iterator lives as long as.
+        batches: Torch's iterator.
+
+    Returns:
+        What keeps it; detach it to let the iterator go earlier.
+    """
+    keeper = weakref.finalize(owner, _let_go, batches)
+    keeper.atexit = False
+    return keeper
+
+
+def _let_go(_batches: Iterator[Any]) -> None:
+    """Do nothing: what matters is that the reference ends with this call."""
 
 
 @dataclass(slots=True)
@@ -30,8 +55,8 @@ class PassProgress:
 class LoaderIterator:
     """The iterator of one pass.
 
-    It holds torch's iterator and is held by the caller alone: a loader that held it in turn would
-    form a cycle, and torch would wait five seconds for each worker when it is collected.
+    It holds torch's iterator and is held by the caller alone, so that workers leave as soon as the
+    caller drops it.
     """
 
     def __init__(
@@ -53,6 +78,7 @@ class LoaderIterator:
             when_broken: Called when torch itself fails, as it does when a worker dies.
         """
         self._batches: Iterator[Any] | None = batches
+        self._keeper = keep_until_gone(self, batches)
         self._progress = progress
         self._received = progress.next_batch
         self._num_batches = num_batches
@@ -81,12 +107,11 @@ class LoaderIterator:
         try:
             batch = next(self._batches)
         except StopIteration:
-            self._batches = None
-            self._read_ahead = None
+            self._end()
             raise
         except Exception:
             if self._read_ahead is None:
-                self._batches = None
+                self._end()
                 self._when_broken()
             raise
         self._received = (
@@ -105,5 +130,10 @@ class LoaderIterator:
 
     def supersede(self) -> None:
         """Give torch's iterator up to a newer pass."""
-        self._batches = None
+        self._end()
         self._is_superseded = True
+
+    def _end(self) -> None:
+        self._batches = None
+        self._read_ahead = None
+        self._keeper.detach()

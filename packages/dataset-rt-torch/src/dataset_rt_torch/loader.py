@@ -12,7 +12,7 @@ from dataset_rt.exceptions import StateMismatchError
 from dataset_rt_torch.by_value import ByValue
 from dataset_rt_torch.collate import Collation, takes_rng
 from dataset_rt_torch.distributed import agree_on_seed, report_fault
-from dataset_rt_torch.iterator import LoaderIterator, PassProgress
+from dataset_rt_torch.iterator import LoaderIterator, PassProgress, keep_until_gone
 from dataset_rt_torch.notices import logger, report, warn_of_counts, warn_of_repeat
 from dataset_rt_torch.options import LoaderArguments, check_options, topology_of
 from dataset_rt_torch.readahead import ReadAhead
@@ -126,6 +126,7 @@ class CachedDataLoader(DataLoader[Any]):
         self._has_warned_of_repeat = False
         self._progress = PassProgress(0, 0)
         self._newest: weakref.ref[LoaderIterator] | None = None
+        self._keeper: weakref.finalize[Any, Any] | None = None
         has_workers = options.num_workers > 0
         super().__init__(
             self._windows,
@@ -175,6 +176,8 @@ class CachedDataLoader(DataLoader[Any]):
         self._sampler.move_to(epoch, first_batch)
         with self._sampler.reading_ahead(read_ahead if self.num_workers == 0 else None):
             batches = super().__iter__()
+        if self.persistent_workers and self._keeper is None:
+            self._keeper = keep_until_gone(self, batches)
         self._first_batch = 0
         self._has_passed = True
         if self._counts_epochs:
@@ -280,6 +283,9 @@ class CachedDataLoader(DataLoader[Any]):
         if newest is not None and self.persistent_workers and newest.is_running:
             newest.supersede()
         self._iterator = None
+        if self._keeper is not None:
+            self._keeper.detach()
+            self._keeper = None
 
 
 def _facts_of(options: LoaderOptions, native: _core.Dataset) -> dict[str, Any]:

@@ -1,0 +1,236 @@
+"""Ranks: which part of each global batch they load, and that they agree on what they load."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import multiprocessing
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dataset_rt import ConfigError, DatasetRuntime, ReaderConfig
+from tests.torch.loading import flat, number_of, numbers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.queues import Queue
+    from pathlib import Path
+
+    from dataset_rt import CachedDataset
+
+RANK_TIMEOUT_SECONDS = 90
+
+
+def make_loaders(dataset: CachedDataset, world_size: int, **options: Any) -> list[Any]:
+    """Build the loaders of all ranks, silently."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [
+            dataset.to_torch_dataloader(
+                **{
+                    "seed": 42,
+                    "sample_transform_fn": number_of,
+                    "num_workers": 0,
+                    "rank": rank,
+                    "world_size": world_size,
+                    **options,
+                }
+            )
+            for rank in range(world_size)
+        ]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("samples_per_epoch", [1, 2, 3, 7, 64])
+def test_ranks_together_load_each_window(
+    skewed: CachedDataset, samples_per_epoch: int, drop_last: bool, world_size: int
+) -> None:
+    for batch_size in (1, 3, 8):
+        loaders = make_loaders(
+            skewed,
+            world_size,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            samples_per_epoch=samples_per_epoch,
+        )
+        global_batch_size = batch_size * world_size
+        if drop_last:
+            num_samples = batch_size * (samples_per_epoch // global_batch_size)
+        else:
+            num_samples = math.ceil(samples_per_epoch / world_size)
+        assert {len(loader) for loader in loaders} == {math.ceil(num_samples / batch_size)}
+        for epoch in range(2):
+            batches = [numbers_of(loader) for loader in loaders]
+            assert [len(flat(own)) for own in batches] == [num_samples] * world_size
+            # A global batch is the ranks' batches one after the other; padding comes last.
+            loaded = flat(flat(together) for together in zip(*batches, strict=True))
+            start = epoch * samples_per_epoch
+            assert loaded == skewed.draws(start, start + num_samples * world_size).tolist()
+
+
+@pytest.mark.parametrize("options", [{}, {"replacement": False}, {"shuffle": False}])
+def test_global_batches_are_the_same_for_any_world_size(
+    dataset: CachedDataset, options: dict[str, bool]
+) -> None:
+    def global_batches(world_size: int) -> list[list[int]]:
+        loaders = make_loaders(
+            dataset,
+            world_size,
+            batch_size=12 // world_size,
+            samples_per_epoch=48,
+            **options,
+        )
+        return [flat(together) for together in zip(*map(numbers_of, loaders), strict=True)]
+
+    expected = global_batches(1)
+    assert [global_batches(world_size) for world_size in (2, 3, 4)] == [expected] * 3
+
+
+def test_padding_is_marked_in_a_batch(dataset: CachedDataset) -> None:
+    loaders = make_loaders(
+        dataset,
+        2,
+        batch_size=3,
+        samples_per_epoch=9,
+        sample_transform_fn=None,
+        batch_transform_fn=lambda batch: (batch.positions.tolist(), batch.is_padding.tolist()),
+    )
+    assert list(loaders[0]) == [([0, 1, 2], [False] * 3), ([6, 7], [False] * 2)]
+    assert list(loaders[1]) == [([3, 4, 5], [False] * 3), ([8, 9], [False, True])]
+
+
+def test_rank_0_alone_warns_of_padding_and_dropping(dataset: CachedDataset) -> None:
+    options = {"batch_size": 2, "samples_per_epoch": 9, "world_size": 2, "seed": 1}
+    with pytest.warns(UserWarning, match=r"each of 2 ranks gets 5 samples .*, 1 of all these"):
+        dataset.to_torch_dataloader(rank=0, **options)
+    with pytest.warns(UserWarning, match=r"each of 2 ranks gets 4 samples .*, 1 samples are drop"):
+        dataset.to_torch_dataloader(rank=0, drop_last=True, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset.to_torch_dataloader(rank=1, **options)
+        dataset.to_torch_dataloader(rank=1, drop_last=True, **options)
+        dataset.to_torch_dataloader(rank=0, **{**options, "samples_per_epoch": 8})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"rank": 0}, "rank is given without world_size, expected both or neither"),
+        ({"world_size": 2}, "world_size is given without rank, expected both or neither"),
+        ({"rank": 2, "world_size": 2}, "rank is 2, expected an integer from 0 to 1"),
+        ({"rank": 0, "world_size": 0}, "world_size is 0, expected an integer from 1"),
+        ({"rank": 0, "world_size": 2}, "seed is 'random' with an explicit world_size of 2"),
+    ],
+)
+def test_ranks_that_make_no_sense_are_refused(
+    dataset: CachedDataset, options: dict[str, int], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        dataset.to_torch_dataloader(**options)
+
+
+def run_rank(
+    rank: int, world_size: int, meeting_file: str, cache: str, outcomes: Queue[Any]
+) -> None:
+    """Build several loaders on one rank of a real process group and report what came of each."""
+    import torch.distributed as dist  # noqa: PLC0415 - only in processes of their own
+
+    dist.init_process_group(
+        "gloo", init_method=f"file://{meeting_file}", rank=rank, world_size=world_size
+    )
+    dataset = DatasetRuntime(num_workers=1).cached_dataset(
+        cache, reader_config=ReaderConfig(seed=42)
+    )
+    cases: dict[str, dict[str, Any]] = {
+        "same": {"seed": 42},
+        "random seed": {},
+        "other batch": {"seed": 42, "batch_size": 4 + rank},
+        "fault on one rank": {"seed": 42, "samples_per_epoch": 24 if rank == 0 else 0},
+        "explicit rank": {"seed": 42, "rank": 0, "world_size": 1, "batch_size": 8 + rank},
+    }
+    outcome: dict[str, Any] = {}
+    for name, options in cases.items():
+        try:
+            loader = dataset.to_torch_dataloader(
+                **{
+                    "batch_size": 4,
+                    "samples_per_epoch": 24,
+                    "sample_transform_fn": number_of,
+                    "num_workers": 0,
+                    **options,
+                }
+            )
+        except ConfigError as error:
+            outcome[name] = str(error)
+        else:
+            outcome[name] = (loader.seed, numbers_of(loader))
+    dataset.set_weights([1.0 + rank] + [1.0] * (len(dataset) - 1))
+    try:
+        dataset.to_torch_dataloader(seed=42, num_workers=0)
+    except ConfigError as error:
+        outcome["other table"] = str(error)
+    outcomes.put((rank, outcome))
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    write_numbers: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[str, Any]]:
+    """What each of two ranks of a gloo process group reported."""
+    context = multiprocessing.get_context("forkserver")
+    queue = context.Queue()
+    meeting_file = tmp_path_factory.mktemp("ranks") / "meeting"
+    arguments = (2, str(meeting_file), str(write_numbers(50)), queue)
+    processes = [
+        context.Process(target=run_rank, args=(rank, *arguments), daemon=True) for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    by_rank = dict(queue.get(timeout=RANK_TIMEOUT_SECONDS) for _ in processes)
+    for process in processes:
+        process.join(RANK_TIMEOUT_SECONDS)
+        assert process.exitcode == 0
+    return [by_rank[rank] for rank in range(2)]
+
+
+def test_ranks_of_a_process_group_share_the_global_batches(
+    outcomes: list[dict[str, Any]], dataset: CachedDataset
+) -> None:
+    (_, first), (_, second) = (outcome["same"] for outcome in outcomes)
+    assert [len(batch) for batch in first] == [4, 4, 4]
+    together = flat(itertools.chain.from_iterable(zip(first, second, strict=True)))
+    assert together == dataset.draws(0, 24).tolist()
+
+
+def test_ranks_agree_on_a_random_seed(outcomes: list[dict[str, Any]]) -> None:
+    (first_seed, _), (second_seed, _) = (outcome["random seed"] for outcome in outcomes)
+    assert first_seed == second_seed
+
+
+def test_different_options_are_refused_on_all_ranks(outcomes: list[dict[str, Any]]) -> None:
+    for outcome in outcomes:
+        assert "ranks build different loaders" in outcome["other batch"]
+        assert "batch_size: 4 on rank 0; 5 on rank 1" in outcome["other batch"]
+
+
+def test_different_tables_are_refused_on_all_ranks(outcomes: list[dict[str, Any]]) -> None:
+    for outcome in outcomes:
+        assert "active table: " in outcome["other table"]
+
+
+def test_a_fault_of_one_rank_is_raised_on_all(outcomes: list[dict[str, Any]]) -> None:
+    first, second = (outcome["fault on one rank"] for outcome in outcomes)
+    assert first.splitlines()[0] == "another rank could not build its loader"
+    assert "rank 1: ConfigError: samples_per_epoch is 0" in first
+    assert second.startswith("samples_per_epoch is 0")
+
+
+def test_explicit_ranks_win_over_the_process_group(outcomes: list[dict[str, Any]]) -> None:
+    for rank, outcome in enumerate(outcomes):
+        _, batches = outcome["explicit rank"]
+        assert len(batches[0]) == 8 + rank
+        assert len(flat(batches)) == 24

@@ -1,0 +1,334 @@
+"""The user's functions: how they reach workers, what they are given, and how they fail."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from dataset_rt import ConfigError, TransformError
+from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of
+
+if TYPE_CHECKING:
+    from dataset_rt import CachedDataset, CachedSample
+
+WORKER_COUNTS = pytest.mark.parametrize("num_workers", [0, 1])
+
+
+def make_loader(dataset: CachedDataset, num_workers: int, **options: Any) -> Any:
+    return dataset.to_torch_dataloader(
+        **{
+            "batch_size": 4,
+            "samples_per_epoch": 12,
+            "shuffle": False,
+            "seed": 42,
+            "num_workers": num_workers,
+            **FAST_WORKERS,
+            **options,
+        }
+    )
+
+
+class Scale:
+    """A transform with state."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def __call__(self, sample: CachedSample) -> int:
+        return number_of(sample) * self.factor
+
+    def method(self, sample: CachedSample) -> int:
+        return self(sample)
+
+
+def scaled(factor: int, sample: CachedSample) -> int:
+    return number_of(sample) * factor
+
+
+@dataclass
+class Point:
+    """What a transform may return with a class of its own."""
+
+    number: int
+
+
+def closure_over(factor: int) -> Any:
+    return lambda sample: number_of(sample) * factor
+
+
+@WORKER_COUNTS
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda sample: number_of(sample) * 3,
+        closure_over(3),
+        Scale(3),
+        Scale(3).method,
+        functools.partial(scaled, 3),
+    ],
+    ids=["lambda", "closure", "object", "method", "partial"],
+)
+def test_any_callable_reaches_the_workers(
+    dataset: CachedDataset, num_workers: int, transform: Any
+) -> None:
+    loader = make_loader(dataset, num_workers, sample_transform_fn=transform)
+    assert flat(numbers_of(loader)) == [3 * number for number in range(12)]
+
+
+def test_a_function_is_taken_as_it_was_at_construction(dataset: CachedDataset) -> None:
+    scale = Scale(2)
+    loader = make_loader(dataset, 1, sample_transform_fn=scale)
+    scale.factor = 100
+    assert next(iter(loader)).tolist() == [0, 2, 4, 6]
+
+
+@WORKER_COUNTS
+def test_classes_of_a_module_that_workers_can_import_come_back(
+    dataset: CachedDataset, num_workers: int
+) -> None:
+    loader = make_loader(
+        dataset,
+        num_workers,
+        sample_transform_fn=lambda sample: Point(number_of(sample)),
+        collate_fn=list,
+    )
+    assert next(iter(loader)) == [Point(0), Point(1), Point(2), Point(3)]
+
+
+def draw_of(sample: CachedSample, rng: np.random.Generator) -> tuple[int, int]:
+    return number_of(sample), int(rng.integers(2**62))
+
+
+def test_rng_gives_each_position_its_own_draws_for_any_topology(dataset: CachedDataset) -> None:
+    def draws(num_workers: int, **options: Any) -> list[int]:
+        loader = make_loader(dataset, num_workers, sample_transform_fn=draw_of, **options)
+        return flat(numbers.tolist() for _, numbers in loader)
+
+    alone = draws(0)
+    assert len(set(alone)) == 12
+    assert draws(2) == alone
+    ranks = [draws(0, batch_size=2, rank=rank, world_size=2) for rank in range(2)]
+    assert sorted(ranks[0] + ranks[1]) == sorted(alone)
+    assert draws(0, seed=43) != alone
+
+
+def test_rng_is_pinned(dataset: CachedDataset) -> None:
+    loader = make_loader(dataset, 0, sample_transform_fn=draw_of, batch_size=3)
+    _, draws = next(iter(loader))
+    expected = [
+        int(np.random.Generator(np.random.Philox(key=[42, position])).integers(2**62))
+        for position in range(3)
+    ]
+    assert draws.tolist() == expected
+    assert expected == PINNED_DRAWS
+
+
+PINNED_DRAWS = [3782496330830094851, 2046421472878974753, 1968817455619470290]
+
+
+def test_a_partial_that_brings_its_own_rng_keeps_it(dataset: CachedDataset) -> None:
+    own = np.random.default_rng(0)
+    transform = functools.partial(draw_of, rng=own)
+    loader = make_loader(dataset, 0, sample_transform_fn=transform, samples_per_epoch=1)
+    (batch,) = loader
+    assert batch[1].item() == int(np.random.default_rng(0).integers(2**62))
+
+
+@pytest.mark.parametrize(
+    ("argument", "make", "culprit"),
+    [
+        (
+            "sample_transform_fn",
+            lambda lock: lambda sample: (lock, sample),
+            "captured variable 'lock' of sample_transform_fn (a lock)",
+        ),
+        (
+            "sample_transform_fn",
+            lambda lock: functools.partial(scaled, lock),
+            "sample_transform_fn.args[0] (a lock)",
+        ),
+        ("sample_transform_fn", lambda lock: Scale({"a": [lock]}).method, "a lock"),
+        ("collate_fn", lambda lock: Scale(lock), "collate_fn.factor (a lock)"),
+        ("batch_transform_fn", lambda lock: Scale(lock), "batch_transform_fn.factor (a lock)"),
+        ("worker_init_fn", lambda lock: Scale(lock), "worker_init_fn.factor (a lock)"),
+    ],
+)
+def test_a_function_that_cannot_be_sent_is_refused_before_any_work(
+    dataset: CachedDataset, tmp_path: Any, argument: str, make: Any, culprit: str
+) -> None:
+    work_dir = tmp_path / "work"
+    with pytest.raises(ConfigError) as caught:
+        make_loader(dataset, 1, work_dir=work_dir, **{argument: make(threading.Lock())})
+    message = str(caught.value)
+    assert message.startswith(f"{argument} cannot be sent to worker processes: ")
+    assert culprit in message
+    assert not work_dir.exists()
+
+
+def test_without_workers_nothing_has_to_be_sent(dataset: CachedDataset) -> None:
+    lock = threading.Lock()
+
+    def guarded(sample: CachedSample) -> int:
+        with lock:
+            return number_of(sample)
+
+    assert next(iter(make_loader(dataset, 0, sample_transform_fn=guarded))).tolist() == [0, 1, 2, 3]
+
+
+class AwkwardError(Exception):
+    """Takes other arguments than it keeps."""
+
+    def __init__(self, number: int, *, reason: str) -> None:
+        super().__init__(f"{reason} {number}")
+        self.number = number
+
+
+class UnpicklableError(Exception):
+    """Holds what cannot be sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.lock = threading.Lock()
+
+
+class ForeverError(Exception):
+    """Cannot be rebuilt at all."""
+
+    def __new__(cls, *_args: object, secret: int) -> ForeverError:
+        return super().__new__(cls)
+
+    def __init__(self, *args: object, secret: int) -> None:
+        super().__init__(*args)
+        self.secret = secret
+
+
+def fail_with(make: Any) -> Any:
+    def transform(sample: CachedSample) -> int:
+        if number_of(sample) == 6:
+            raise make()
+        return number_of(sample)
+
+    return transform
+
+
+@WORKER_COUNTS
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda: ValueError("bad value"), ValueError, "bad value (sample_transform_fn failed on"),
+        (lambda: ZeroDivisionError(), ZeroDivisionError, "sample_transform_fn failed on"),
+        (lambda: KeyError("label"), KeyError, "label (sample_transform_fn failed on"),
+        (lambda: OSError(2, "no such file", "x"), FileNotFoundError, "no such file: 'x'"),
+        (lambda: AwkwardError(3, reason="odd"), AwkwardError, "odd 3 (sample_transform_fn failed"),
+        (lambda: UnpicklableError("locked"), UnpicklableError, "locked (sample_transform_fn"),
+        (lambda: StopIteration(3), TransformError, "StopIteration: 3 (sample_transform_fn failed"),
+    ],
+    ids=["plain", "empty", "key", "os", "awkward", "unpicklable", "stop"],
+)
+def test_an_exception_arrives_with_class_sample_and_traceback(
+    dataset: CachedDataset, num_workers: int, make: Any, kind: type[Exception], message: str
+) -> None:
+    loader = make_loader(dataset, num_workers, sample_transform_fn=fail_with(make))
+    iterator = iter(loader)
+    assert next(iterator).tolist() == [0, 1, 2, 3]
+    with pytest.raises(kind) as caught:
+        next(iterator)
+    cache_id = dataset.caches[0].id
+    where = (
+        f"sample_transform_fn failed on sample (cache_id={cache_id}, sample_id=6) "
+        "at stream position 6"
+    )
+    assert type(caught.value) is kind
+    assert message in str(caught.value)
+    assert caught.value.__notes__ == [where]
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "in transform" in shown
+    assert "raise make()" in shown
+
+
+def test_attributes_of_an_exception_arrive_where_they_can(dataset: CachedDataset) -> None:
+    def fail(sample: CachedSample) -> None:
+        raise AwkwardError(number_of(sample), reason="odd")
+
+    with pytest.raises(AwkwardError) as caught:
+        next(iter(make_loader(dataset, 1, sample_transform_fn=fail)))
+    assert caught.value.number == 0
+
+
+def test_an_exception_that_cannot_be_rebuilt_is_named(dataset: CachedDataset) -> None:
+    loader = make_loader(
+        dataset, 1, sample_transform_fn=fail_with(lambda: ForeverError("gone", secret=1))
+    )
+    with pytest.raises(TransformError) as caught:
+        list(loader)
+    message = str(caught.value)
+    assert "ForeverError: gone (sample_transform_fn failed on sample" in message
+    assert "Traceback (most recent call last)" in message
+    assert "sample_id=6" in caught.value.__notes__[0]
+
+
+@WORKER_COUNTS
+def test_a_loop_may_go_on_after_an_exception(dataset: CachedDataset, num_workers: int) -> None:
+    loader = make_loader(
+        dataset, num_workers, sample_transform_fn=fail_with(lambda: ValueError("bad"))
+    )
+    iterator = iter(loader)
+    next(iterator)
+    with pytest.raises(ValueError, match="bad"):
+        next(iterator)
+    # The failed batch was not handed out, so a state asks for it again.
+    assert loader.state_dict()["batch"] == 1
+    assert next(iterator).tolist() == [8, 9, 10, 11]
+    assert loader.state_dict()["epoch"] == 1
+
+
+@WORKER_COUNTS
+@pytest.mark.parametrize("argument", ["collate_fn", "batch_transform_fn"])
+def test_an_exception_over_a_batch_names_the_batch(
+    dataset: CachedDataset, num_workers: int, argument: str
+) -> None:
+    def fail(_batch: Any) -> None:
+        raise ValueError("bad batch")
+
+    loader = make_loader(dataset, num_workers, **{argument: fail})
+    with pytest.raises(ValueError, match="bad batch") as caught:
+        list(loader)
+    where = f"{argument} failed on the batch of stream positions 0 to 3 (epoch 0, batch 0)"
+    assert caught.value.__notes__ == [where]
+
+
+@WORKER_COUNTS
+def test_what_the_default_collation_cannot_take_is_explained(
+    dataset: CachedDataset, num_workers: int
+) -> None:
+    loader = make_loader(dataset, num_workers, sample_transform_fn=lambda _sample: None)
+    with pytest.raises(TypeError, match="found <class 'NoneType'>") as caught:
+        list(loader)
+    assert "collate_fn failed on the batch" in caught.value.__notes__[0]
+
+
+def test_a_batch_that_cannot_be_sent_is_an_error_and_no_hang(dataset: CachedDataset) -> None:
+    loader = make_loader(
+        dataset, 1, sample_transform_fn=lambda _sample: threading.Lock(), collate_fn=list
+    )
+    with pytest.raises(TransformError, match="a batch of type list cannot be sent from the worker"):
+        list(loader)
+
+
+def test_a_module_that_workers_lack_is_an_error_and_no_dead_worker(
+    dataset: CachedDataset,
+) -> None:
+    class Missing:
+        def __reduce__(self) -> Any:
+            return __import__, ("no_such_module_at_all",)
+
+        def __call__(self, _sample: Any) -> None: ...
+
+    with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
+        list(make_loader(dataset, 1, sample_transform_fn=Missing()))
