@@ -28,5 +28,5 @@ def test_every_public_name_has_a_docstring(package: ModuleType) -> None:
 
 def test_every_method_of_a_dataset_is_documented() -> None:
     methods = [name for name in vars(dataset_rt.CachedDataset) if not name.startswith("_")]
-    missing = [name for name in methods if not re.search(rf"`(dataset\.)?{name}\b", API_TEXT)]
+    missing = [name for name in methods if not re.search(rf"`(CachedDataset\.)?{name}\b", API_TEXT)]
     assert missing == []
