@@ -35,7 +35,7 @@ pub enum SamplerError {
 
     /// The order would ignore weights that differ.
     #[error(
-        "weights differ: row {first_row} has {first_weight} and row {other_row} has {other_weight}, \
+        "weights differ: row {first_row} has {first_weight:?} and row {other_row} has {other_weight:?}, \
          but a permutation gives every row once per pass; expected one common weight, and 0 for rows \
          to leave out\nhint: draw with replacement to sample by weight"
     )]
@@ -154,7 +154,7 @@ pub enum SamplerError {
         name: &'static str,
     },
 
-    /// A plan number beyond the last position.
+    /// A plan number beyond the end of the stream.
     #[error("{name} is {found}; expected at most 2^63 - 1")]
     PlanNumberTooLarge {
         /// Which number.
@@ -185,8 +185,8 @@ pub enum SamplerError {
 
     /// A window that would pass the end of the stream.
     #[error(
-        "batch {batch} of epoch {epoch} with a budget of {budget} ends past position 2^63 - 1, the \
-         last of the stream"
+        "batch {batch} of epoch {epoch} with a budget of {budget} ends past position 2^63 - 2, the last \
+         of the stream"
     )]
     PositionOverflow {
         /// The epoch.
@@ -217,8 +217,8 @@ fn describe_invalid_weights(
             };
             for (nth, (row, value)) in rows.iter().zip(values).enumerate() {
                 let separator = if nth == 0 { "" } else { ", " };
-                // Writing to a String cannot fail.
-                let _ = write!(message, "{separator}row {row} has {value}");
+                // Debug keeps 1e300 short, where Display writes 301 digits. Writing to a String cannot fail.
+                let _ = write!(message, "{separator}row {row} has {value:?}");
             }
             if (rows.len() as u64) < total_offending {
                 message.push_str(", and more");

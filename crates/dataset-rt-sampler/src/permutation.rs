@@ -21,8 +21,11 @@ const SHUFFLE_LIMIT: usize = 64;
 /// deviate from chance falls by the narrower half with every two rounds, so to about 2^-15 there.
 const ROUNDS: usize = 12;
 
-/// Indices sent through the network together, so that their multiplications overlap.
+/// Indices whose walks go on together.
 const CHUNK: usize = 64;
+
+/// Indices sent through the network side by side; 4 are 2.4 times as fast as 1, 8 no faster.
+const WIDTH: usize = 4;
 
 /// Rows `[0, population)` in a new random order for every `population` positions.
 #[derive(Debug, Clone)]
@@ -154,32 +157,45 @@ impl Network {
 
     #[inline]
     fn permute(&self, value: u64) -> u64 {
-        let mut left = value >> self.right_bits;
-        let mut right = value & ((1 << self.right_bits) - 1);
+        let [row] = self.permute_together([value]);
+        row
+    }
+
+    /// Permutes several values at once, as one alone leaves the processor waiting for its products.
+    #[inline]
+    fn permute_together<const WIDTH: usize>(&self, values: [u64; WIDTH]) -> [u64; WIDTH] {
+        let mut left = values.map(|value| value >> self.right_bits);
+        let mut right = values.map(|value| value & ((1 << self.right_bits) - 1));
         for keys in self.round_keys.chunks_exact(2) {
-            left ^= mix(right, keys[0]) >> (u64::BITS - self.left_bits);
-            right ^= mix(left, keys[1]) >> (u64::BITS - self.right_bits);
+            for (left, &right) in left.iter_mut().zip(&right) {
+                *left ^= mix(right, keys[0]) >> (u64::BITS - self.left_bits);
+            }
+            for (right, &left) in right.iter_mut().zip(&left) {
+                *right ^= mix(left, keys[1]) >> (u64::BITS - self.right_bits);
+            }
         }
-        (left << self.right_bits) | right
+        std::array::from_fn(|lane| (left[lane] << self.right_bits) | right[lane])
     }
 
     /// The rows at the indices from `index` on, all of this pass.
     fn fill(&self, index: u64, rows: &mut [u64]) {
-        let mut values = [0; CHUNK];
-        let mut slots = [0; CHUNK];
         for (nth, chunk) in rows.chunks_mut(CHUNK).enumerate() {
             let first = index + (nth * CHUNK) as u64;
+            // Past the end of a short chunk these are no indices; their results are not used.
+            let mut values: [u64; CHUNK] =
+                std::array::from_fn(|slot| first.wrapping_add(slot as u64));
+            let mut slots: [usize; CHUNK] = std::array::from_fn(|slot| slot);
             let mut pending = chunk.len();
-            for slot in 0..pending {
-                values[slot] = first + slot as u64;
-                slots[slot] = slot;
-            }
             // Values outside the population gather at the front and walk on together; doing so
             // without a branch per value keeps random outcomes from stalling the processor.
             while pending > 0 {
+                let (groups, _) = values.as_chunks_mut::<WIDTH>();
+                for group in &mut groups[..pending.div_ceil(WIDTH)] {
+                    *group = self.permute_together(*group);
+                }
                 let mut outside = 0;
                 for nth in 0..pending {
-                    let (row, slot) = (self.permute(values[nth]), slots[nth]);
+                    let (row, slot) = (values[nth], slots[nth]);
                     chunk[slot] = row;
                     values[outside] = row;
                     slots[outside] = slot;

@@ -2,8 +2,9 @@
 
 use crate::SamplerError;
 
-/// The last position that a window may hold: positions also have to fit signed 64-bit integers.
-pub const LAST_POSITION: u64 = i64::MAX as u64;
+/// The last position of a stream, 2^63 - 2: ends of windows, one past their last position, also have
+/// to fit signed 64-bit integers.
+pub const LAST_POSITION: u64 = i64::MAX as u64 - 1;
 
 /// The positions of one batch on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,7 +72,7 @@ impl WindowPlan {
             if found == 0 {
                 return Err(SamplerError::ZeroPlanNumber { name });
             }
-            if found > LAST_POSITION {
+            if found > LAST_POSITION + 1 {
                 return Err(SamplerError::PlanNumberTooLarge { name, found });
             }
         }
