@@ -263,6 +263,12 @@ fn append_payload(
                 .map_err(CoreError::from)?
         }
         Err(_) => {
+            if view.getattr("format")?.extract::<String>()?.contains('O') {
+                return Err(refused(
+                    sample,
+                    "data is a buffer of Python objects, not of plain bytes",
+                ));
+            }
             let copy = view.call_method0("tobytes")?;
             let bytes = copy.cast::<PyBytes>()?;
             Ok(writer

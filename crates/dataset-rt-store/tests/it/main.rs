@@ -1,1 +1,10 @@
-//! One binary for all integration tests.
+//! One binary for all integration tests of the store.
+
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod building;
+mod corruption;
+mod name;
+mod publish;
+mod round_trip;
+mod rows;

@@ -1,0 +1,176 @@
+use std::path::Path;
+
+use dataset_rt_store::{Cache, StoreError, Value};
+
+use crate::building::{build, files_below, options, read_all};
+
+fn small_cache(base: &Path) -> std::path::PathBuf {
+    let rows = [
+        (
+            &b"first payload"[..],
+            vec![Value::Integer(5), Value::String("one")],
+        ),
+        (&b""[..], vec![Value::Null, Value::String("zwei")]),
+        (&b"third"[..], vec![Value::Integer(-1), Value::Null]),
+    ];
+    build(base, "small", options(14), &["number", "text"], &rows).unwrap()
+}
+
+/// Opens, validates and reads everything; an error must be one that says "damaged".
+fn read_after_damage(path: &Path) -> Result<Vec<(Vec<u8>, Vec<String>)>, StoreError> {
+    let found = read_all(path);
+    if let Err(error) = &found {
+        let expected = error.is_corruption()
+            || matches!(
+                error,
+                StoreError::Unsupported { .. } | StoreError::NotFound { .. }
+            );
+        assert!(expected, "{error}");
+    }
+    found
+}
+
+#[test]
+fn every_flipped_byte_gives_an_error_or_exactly_the_data() {
+    let base = tempfile::tempdir().unwrap();
+    let path = small_cache(base.path());
+    let expected = read_all(&path).unwrap();
+    let mut noticed = 0;
+    let mut unused = 0;
+    for (file, bytes) in files_below(&path) {
+        for place in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 0x55;
+            std::fs::write(&file, damaged).unwrap();
+            match read_after_damage(&path) {
+                Ok(found) => {
+                    assert_eq!(found, expected, "{} byte {place}", file.display());
+                    unused += 1;
+                }
+                Err(_) => noticed += 1,
+            }
+        }
+        std::fs::write(&file, &bytes).unwrap();
+    }
+    assert_eq!(read_all(&path).unwrap(), expected);
+    // Every byte of every file is covered by some checksum.
+    assert_eq!(unused, 0, "{noticed} were noticed");
+}
+
+#[test]
+fn every_shortened_file_gives_an_error() {
+    let base = tempfile::tempdir().unwrap();
+    let path = small_cache(base.path());
+    for (file, bytes) in files_below(&path) {
+        for length in 0..bytes.len() {
+            std::fs::write(&file, &bytes[..length]).unwrap();
+            assert!(
+                read_after_damage(&path).is_err(),
+                "{} cut to {length}",
+                file.display()
+            );
+        }
+        std::fs::write(&file, [&bytes[..], b"x"].concat()).unwrap();
+        assert!(
+            read_after_damage(&path).is_err(),
+            "{} lengthened",
+            file.display()
+        );
+        std::fs::write(&file, &bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let base = tempfile::tempdir().unwrap();
+    let path = small_cache(base.path());
+    for (file, bytes) in files_below(&path) {
+        std::fs::remove_file(&file).unwrap();
+        let error = read_after_damage(&path).unwrap_err();
+        if !matches!(error, StoreError::NotFound { .. }) {
+            assert!(
+                error.to_string().contains(file.to_str().unwrap()),
+                "{error}"
+            );
+        }
+        std::fs::write(&file, bytes).unwrap();
+    }
+}
+
+#[test]
+fn records_that_changed_places_are_noticed() {
+    let base = tempfile::tempdir().unwrap();
+    let rows = [(&b"same"[..], vec![]), (&b"same"[..], vec![])];
+    let path = build(base.path(), "twins", options(100), &[], &rows).unwrap();
+    let cache = Cache::open(&path).unwrap();
+    let first = cache.record(&cache.locate(0).unwrap());
+    let second = cache.record(&cache.locate(1).unwrap());
+    assert_eq!(first.payload, second.payload);
+    assert_ne!(first.checksum, second.checksum);
+}
+
+#[test]
+fn validation_names_the_file_whose_digest_differs() {
+    let base = tempfile::tempdir().unwrap();
+    let path = small_cache(base.path());
+    let cache = Cache::open(&path).unwrap();
+    for (file, digest) in cache.digests() {
+        cache.validate_file(&file, digest).unwrap();
+    }
+    let shard = path.join("shards/000000.bin");
+    std::fs::write(&shard, b"First payload").unwrap();
+    let error = cache
+        .digests()
+        .into_iter()
+        .find_map(|(file, digest)| cache.validate_file(&file, digest).err())
+        .unwrap();
+    assert!(
+        matches!(&error, StoreError::FileDigest { path, .. } if *path == shard),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_cut_short_while_it_is_open_gives_an_error_and_the_process_lives() {
+    let base = tempfile::tempdir().unwrap();
+    let large = vec![3; 1 << 20];
+    let path = build(
+        base.path(),
+        "cut",
+        options(1 << 30),
+        &[],
+        &[(&large, vec![])],
+    )
+    .unwrap();
+    let cache = Cache::open(&path).unwrap();
+    let location = cache.locate(0).unwrap();
+    let shard = std::fs::File::options()
+        .write(true)
+        .open(path.join("shards/000000.bin"))
+        .unwrap();
+    shard.set_len(4096).unwrap();
+    let record = cache.record(&location);
+    let copy = record.payload.to_vec();
+    let error = record.verify(&copy).unwrap_err();
+    assert!(matches!(error, StoreError::FileShrank { .. }), "{error}");
+}
+
+#[test]
+fn a_newer_version_is_told_from_damage() {
+    let base = tempfile::tempdir().unwrap();
+    let path = small_cache(base.path());
+    let manifest = path.join("manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 2")).unwrap();
+    let error = Cache::open(&path).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            StoreError::Unsupported {
+                what: "version",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
