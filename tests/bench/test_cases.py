@@ -1,7 +1,10 @@
 """Each case runs on little data, and its contenders do the same work."""
 
+import multiprocessing
+
 import pytest
 
+from dataset_rt_bench.cases import loader
 from dataset_rt_bench.cases.contender import Case, Contender
 from dataset_rt_bench.cases.draw import DRAWS_PER_RUN
 from dataset_rt_bench.cases.open import OPENS_PER_RUN
@@ -44,7 +47,11 @@ def test_contenders_deliver_the_same_payloads_in_the_same_order(
 
 
 def test_loaders_with_workers_deliver_every_sample(workspace: Workspace) -> None:
-    measurements = run_case(CASES["loader-workers"], SMALL, workspace, repeats=1)
+    # Each spawned worker would import torch anew; how workers start is not what is tested here.
+    preload = ["torch", "dataset_rt_torch", "dataset_rt_bench.cases.loader"]
+    multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
+    case = loader.case("loader-workers", loader.Workers(2, start_method="forkserver"))
+    measurements = run_case(case, SMALL, workspace, repeats=1)
     assert {each.items for each in measurements} == {SMALL.num_records}
 
 

@@ -95,10 +95,10 @@ def measure(contenders: Mapping[str, Contender], repeats: int) -> list[Measureme
     names = list(contenders)
     for repeat in range(repeats):
         start = repeat % len(names)
+        gc.collect()
         for name in names[start:] + names[:start]:
             contender = contenders[name]
             contender.prepare()
-            gc.collect()
             began = time.perf_counter()
             handled = contender.run()
             seconds[name].append(time.perf_counter() - began)

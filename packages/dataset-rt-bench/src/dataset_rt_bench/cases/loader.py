@@ -1,8 +1,9 @@
 """Loader: a PyTorch DataLoader that makes a small tensor of each payload and collates batches."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 from torch.utils.data import DataLoader, Dataset, RandomSampler
@@ -19,6 +20,14 @@ BYTES_TAKEN: Final = 64
 """How much of each payload the transform looks at: little, so that loading is what is timed."""
 
 
+@dataclass(frozen=True)
+class Workers:
+    """How many loading workers a loader has, and how they are started."""
+
+    count: int
+    start_method: Literal["spawn", "forkserver"] = "spawn"
+
+
 def first_bytes(payload: bytes) -> torch.Tensor:
     """Return the first 64 bytes of a payload as a tensor."""
     return torch.frombuffer(bytearray(payload[:BYTES_TAKEN]), dtype=torch.uint8)
@@ -29,14 +38,15 @@ def first_bytes_of_sample(sample: drt.CachedSample) -> torch.Tensor:
     return first_bytes(sample.data)
 
 
-def dataset_rt(workspace: Workspace, workload: Workload, num_workers: int) -> Contender:
+def dataset_rt(workspace: Workspace, workload: Workload, workers: Workers) -> Contender:
     """``dataset.to_torch_dataloader``, shuffled with replacement, checksums verified."""
     with workspace.dataset(workload) as dataset:
         loader: Any = dataset.to_torch_dataloader(
             batch_size=BATCH_SIZE,
             sample_transform_fn=first_bytes_of_sample,
             seed=ORDER_SEED,
-            num_workers=num_workers,
+            num_workers=workers.count,
+            multiprocessing_context=workers.start_method,
         )
 
     def delivery() -> Delivery:
@@ -46,22 +56,22 @@ def dataset_rt(workspace: Workspace, workload: Workload, num_workers: int) -> Co
     return Contender(lambda: _count(loader), delivery)
 
 
-def numpy_memmap(workspace: Workspace, workload: Workload, num_workers: int) -> Contender:
+def numpy_memmap(workspace: Workspace, workload: Workload, workers: Workers) -> Contender:
     """A map-style dataset over a NumPy memmap, with torch's RandomSampler, no checksums."""
     dataset = MemmapDataset(workspace.memmap(workload), workload, first_bytes)
-    return _map_style(workspace, workload, num_workers, dataset, do_nothing)
+    return _map_style(workspace, workload, workers, dataset, do_nothing)
 
 
-def lmdb(workspace: Workspace, workload: Workload, num_workers: int) -> Contender:
+def lmdb(workspace: Workspace, workload: Workload, workers: Workers) -> Contender:
     """A map-style dataset over LMDB, with torch's RandomSampler, no checksums."""
     dataset = LmdbDataset(workspace.lmdb(workload), workload, first_bytes)
-    return _map_style(workspace, workload, num_workers, dataset, dataset.close)
+    return _map_style(workspace, workload, workers, dataset, dataset.close)
 
 
 def _map_style(
     workspace: Workspace,
     workload: Workload,
-    num_workers: int,
+    workers: Workers,
     dataset: Dataset[Any],
     teardown: Callable[[], None],
 ) -> Contender:
@@ -75,9 +85,9 @@ def _map_style(
         dataset,
         batch_size=BATCH_SIZE,
         sampler=sampler,
-        num_workers=num_workers,
-        persistent_workers=num_workers > 0,
-        multiprocessing_context="spawn" if num_workers > 0 else None,
+        num_workers=workers.count,
+        persistent_workers=workers.count > 0,
+        multiprocessing_context=workers.start_method if workers.count > 0 else None,
     )
 
     def delivery() -> Delivery:
@@ -96,21 +106,22 @@ def _delivery(batches: Iterable[torch.Tensor]) -> Delivery:
     return Delivery.of(row.numpy() for batch in batches for row in batch)
 
 
-def _case(name: str, num_workers: int) -> Case:
-    subject: SetUp = partial(dataset_rt, num_workers=num_workers)
+def case(name: str, workers: Workers) -> Case:
+    """Return the case of loaders with these workers."""
+    subject: SetUp = partial(dataset_rt, workers=workers)
     return Case(
         name=name,
-        question=f"DataLoader with batches of {BATCH_SIZE} and {num_workers} workers",
+        question=f"DataLoader with batches of {BATCH_SIZE} and {workers.count} workers",
         item="samples",
         scale="record_size",
         subject="dataset_rt",
         contenders={
             "dataset_rt": subject,
-            "numpy memmap": partial(numpy_memmap, num_workers=num_workers),
-            "lmdb": partial(lmdb, num_workers=num_workers),
+            "numpy memmap": partial(numpy_memmap, workers=workers),
+            "lmdb": partial(lmdb, workers=workers),
         },
     )
 
 
-CASE = _case("loader", num_workers=0)
-WORKERS_CASE = _case("loader-workers", num_workers=2)
+CASE = case("loader", Workers(0))
+WORKERS_CASE = case("loader-workers", Workers(2))
