@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dataset_rt import CachedDataset, CacheInput, DatasetRuntime, ReaderConfig
+from dataset_rt import CachedDataset, CacheInput, CacheWriteSuccess, DatasetRuntime, ReaderConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +48,7 @@ def write_numbers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], P
     def write(count: int) -> Path:
         if count not in paths:
             (result,) = runtime.write_cache(Numbers(f"numbers-{count}", count), base)
+            assert isinstance(result, CacheWriteSuccess)
             paths[count] = result.path
         return paths[count]
 
@@ -59,7 +60,7 @@ def open_numbers(write_numbers: Callable[[int], Path]) -> Callable[..., CachedDa
     """Return a function that opens a dataset of numbered records, fresh at each call."""
     runtime = DatasetRuntime(num_workers=2)
 
-    def open_dataset(count: int = NUM_ROWS, *, seed: int = SEED, **config: bool) -> CachedDataset:
+    def open_dataset(count: int = NUM_ROWS, *, seed: int = SEED, **config: Any) -> CachedDataset:
         return runtime.cached_dataset(
             write_numbers(count), reader_config=ReaderConfig(seed=seed, **config)
         )

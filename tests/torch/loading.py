@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from dataset_rt import CachedSample
 
-FAST_WORKERS = {"multiprocessing_context": "forkserver"}
+FAST_WORKERS: dict[str, Any] = {"multiprocessing_context": "forkserver"}
 """Options with which workers start in a fraction of a second."""
 
 

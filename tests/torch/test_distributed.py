@@ -73,7 +73,7 @@ def test_ranks_together_load_each_window(
 
 @pytest.mark.parametrize("options", [{}, {"replacement": False}, {"shuffle": False}])
 def test_global_batches_are_the_same_for_any_world_size(
-    dataset: CachedDataset, options: dict[str, bool]
+    dataset: CachedDataset, options: dict[str, Any]
 ) -> None:
     def global_batches(world_size: int) -> list[list[int]]:
         loaders = make_loaders(
@@ -103,7 +103,7 @@ def test_padding_is_marked_in_a_batch(dataset: CachedDataset) -> None:
 
 
 def test_rank_0_alone_warns_of_padding_and_dropping(dataset: CachedDataset) -> None:
-    options = {"batch_size": 2, "samples_per_epoch": 9, "world_size": 2, "seed": 1}
+    options: dict[str, Any] = {"batch_size": 2, "samples_per_epoch": 9, "world_size": 2, "seed": 1}
     with pytest.warns(UserWarning, match=r"each of 2 ranks gets 5 samples .*, 1 of all these"):
         dataset.to_torch_dataloader(rank=0, **options)
     with pytest.warns(UserWarning, match=r"each of 2 ranks gets 4 samples .*, 1 samples are drop"):
@@ -126,7 +126,7 @@ def test_rank_0_alone_warns_of_padding_and_dropping(dataset: CachedDataset) -> N
     ],
 )
 def test_ranks_that_make_no_sense_are_refused(
-    dataset: CachedDataset, options: dict[str, int], reason: str
+    dataset: CachedDataset, options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
         dataset.to_torch_dataloader(**options)
@@ -154,7 +154,7 @@ def run_rank(
     outcome: dict[str, Any] = {}
     for name, options in cases.items():
         try:
-            loader = dataset.to_torch_dataloader(
+            loader: Any = dataset.to_torch_dataloader(
                 **{
                     "batch_size": 4,
                     "samples_per_epoch": 24,

@@ -17,7 +17,7 @@ from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of, worke
 if TYPE_CHECKING:
     from dataset_rt import CachedDataset
 
-ORDERS = {
+ORDERS: dict[str, dict[str, Any]] = {
     "weighted": {"shuffle": True},
     "permutation": {"shuffle": True, "replacement": False},
     "sequential": {"shuffle": False},
@@ -170,8 +170,8 @@ def test_a_whole_batch_crosses_from_a_worker(dataset: CachedDataset) -> None:
 
 
 def test_random_seed_differs_from_loader_to_loader(dataset: CachedDataset) -> None:
-    first = dataset.to_torch_dataloader(num_workers=0)
-    second = dataset.to_torch_dataloader(num_workers=0)
+    first: Any = dataset.to_torch_dataloader(num_workers=0)
+    second: Any = dataset.to_torch_dataloader(num_workers=0)
     assert first.seed != second.seed
 
 

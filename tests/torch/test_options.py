@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import dataset_rt_torch.workers
 from dataset_rt import ConfigError, WeightError
 from tests.torch.loading import FAST_WORKERS, number_of, numbers_of
 
@@ -142,7 +141,7 @@ def test_worker_init_fn_runs_in_each_worker(dataset: CachedDataset) -> None:
     ("cores", "local_ranks", "num_workers", "native_num_workers"),
     [(1, 1, 0, 1), (4, 1, 3, 1), (16, 2, 7, 1), (64, 1, 8, 8), (2, 8, 0, 1)],
 )
-def test_automatic_counts_share_the_cores_among_local_ranks(
+def test_automatic_counts_share_the_cores_among_local_ranks(  # noqa: PLR0917
     dataset: CachedDataset,
     monkeypatch: pytest.MonkeyPatch,
     cores: int,
@@ -150,9 +149,9 @@ def test_automatic_counts_share_the_cores_among_local_ranks(
     num_workers: int,
     native_num_workers: int,
 ) -> None:
-    monkeypatch.setattr(dataset_rt_torch.workers._core, "available_parallelism", lambda: cores)
+    monkeypatch.setattr("dataset_rt._core.available_parallelism", lambda: cores)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local_ranks))
-    loader = dataset.to_torch_dataloader(sample_transform_fn=number_of, **FAST_WORKERS)
+    loader: Any = dataset.to_torch_dataloader(sample_transform_fn=number_of, **FAST_WORKERS)
     assert loader.num_workers == num_workers
     assert loader._options.native_num_workers == native_num_workers
 
@@ -160,7 +159,7 @@ def test_automatic_counts_share_the_cores_among_local_ranks(
 def test_automatic_workers_need_something_to_do(
     dataset: CachedDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset_rt_torch.workers._core, "available_parallelism", lambda: 8)
+    monkeypatch.setattr("dataset_rt._core.available_parallelism", lambda: 8)
     assert dataset.to_torch_dataloader().num_workers == 0
 
 

@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +14,8 @@ import pytest
 from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dataset_rt import CachedDataset
 
 
@@ -47,9 +48,7 @@ def test_later_edits_do_not_change_a_loader(dataset: CachedDataset, num_workers:
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_closed_dataset_does_not_close_a_loader(
-    dataset: CachedDataset, num_workers: int
-) -> None:
+def test_a_closed_dataset_does_not_close_a_loader(dataset: CachedDataset, num_workers: int) -> None:
     loader = make_loader(dataset, num_workers)
     dataset.close()
     assert len(flat(numbers_of(loader))) == 50

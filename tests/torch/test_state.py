@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dataset_rt import CachedDataset
 
-ORDERS = {
+ORDERS: dict[str, dict[str, Any]] = {
     "weighted": {"shuffle": True},
     "permutation": {"shuffle": True, "replacement": False},
     "sequential": {"shuffle": False},
@@ -39,12 +39,12 @@ def make_loader(dataset: CachedDataset, num_workers: int = 0, **options: Any) ->
 
 
 @pytest.fixture(params=ORDERS)
-def order(request: pytest.FixtureRequest) -> dict[str, bool]:
+def order(request: pytest.FixtureRequest) -> dict[str, Any]:
     return ORDERS[request.param]
 
 
 def test_resume_at_every_batch_continues_exactly(
-    dataset: CachedDataset, order: dict[str, bool]
+    dataset: CachedDataset, order: dict[str, Any]
 ) -> None:
     whole = make_loader(dataset, **order)
     epochs = [numbers_of(whole) for _ in range(4)]
@@ -137,15 +137,13 @@ def test_loading_into_a_running_loader_moves_its_next_pass(dataset: CachedDatase
 
 
 def test_resume_with_another_rank_count_at_the_same_global_batch(dataset: CachedDataset) -> None:
-    options = {"samples_per_epoch": 24, "batch_size": 12}
+    options: dict[str, Any] = {"samples_per_epoch": 24, "batch_size": 12}
     alone = make_loader(dataset, **options)
     next(iter(alone))
     state = alone.state_dict()
     ranks = []
     for rank in range(3):
-        loader = make_loader(
-            dataset, samples_per_epoch=24, batch_size=4, rank=rank, world_size=3
-        )
+        loader = make_loader(dataset, samples_per_epoch=24, batch_size=4, rank=rank, world_size=3)
         loader.load_state_dict(state)
         ranks.append(numbers_of(loader))
     assert [len(batches) for batches in ranks] == [1, 1, 1]
@@ -168,7 +166,7 @@ def test_random_seed_is_taken_over(dataset: CachedDataset) -> None:
 
 
 def test_fresh_workers_resume_and_then_repeat_the_same_window(dataset: CachedDataset) -> None:
-    options = {"persistent_workers": False}
+    options: dict[str, Any] = {"persistent_workers": False}
     saving = make_loader(dataset, 1, **options)
     window = numbers_of(saving)
     assert saving.state_dict()["epoch"] == 0
@@ -181,7 +179,7 @@ def test_fresh_workers_resume_and_then_repeat_the_same_window(dataset: CachedDat
 
 
 def test_fresh_workers_that_were_told_epochs_count_on_after_resume(dataset: CachedDataset) -> None:
-    options = {"persistent_workers": False}
+    options: dict[str, Any] = {"persistent_workers": False}
     saving = make_loader(dataset, 1, **options)
     saving.set_epoch(3)
     next(iter(saving))

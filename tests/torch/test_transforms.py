@@ -6,7 +6,7 @@ import functools
 import threading
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pytest
@@ -37,11 +37,12 @@ def make_loader(dataset: CachedDataset, num_workers: int, **options: Any) -> Any
 class Scale:
     """A transform with state."""
 
-    def __init__(self, factor: int) -> None:
+    def __init__(self, factor: Any) -> None:
         self.factor = factor
 
     def __call__(self, sample: CachedSample) -> int:
-        return number_of(sample) * self.factor
+        scaled_number: int = number_of(sample) * self.factor
+        return scaled_number
 
     def method(self, sample: CachedSample) -> int:
         return self(sample)
@@ -154,9 +155,9 @@ def test_a_partial_that_brings_its_own_rng_keeps_it(dataset: CachedDataset) -> N
             "sample_transform_fn.args[0] (a lock)",
         ),
         ("sample_transform_fn", lambda lock: Scale({"a": [lock]}).method, "a lock"),
-        ("collate_fn", lambda lock: Scale(lock), "collate_fn.factor (a lock)"),
-        ("batch_transform_fn", lambda lock: Scale(lock), "batch_transform_fn.factor (a lock)"),
-        ("worker_init_fn", lambda lock: Scale(lock), "worker_init_fn.factor (a lock)"),
+        ("collate_fn", Scale, "collate_fn.factor (a lock)"),
+        ("batch_transform_fn", Scale, "batch_transform_fn.factor (a lock)"),
+        ("worker_init_fn", Scale, "worker_init_fn.factor (a lock)"),
     ],
 )
 def test_a_function_that_cannot_be_sent_is_refused_before_any_work(
@@ -200,8 +201,9 @@ class UnpicklableError(Exception):
 class ForeverError(Exception):
     """Cannot be rebuilt at all."""
 
-    def __new__(cls, *_args: object, secret: int) -> ForeverError:
-        return super().__new__(cls)
+    def __new__(cls, *args: object, secret: int) -> Self:
+        assert secret
+        return super().__new__(cls, *args)
 
     def __init__(self, *args: object, secret: int) -> None:
         super().__init__(*args)
@@ -222,7 +224,7 @@ def fail_with(make: Any) -> Any:
     ("make", "kind", "message"),
     [
         (lambda: ValueError("bad value"), ValueError, "bad value (sample_transform_fn failed on"),
-        (lambda: ZeroDivisionError(), ZeroDivisionError, "sample_transform_fn failed on"),
+        (ZeroDivisionError, ZeroDivisionError, "sample_transform_fn failed on"),
         (lambda: KeyError("label"), KeyError, "label (sample_transform_fn failed on"),
         (lambda: OSError(2, "no such file", "x"), FileNotFoundError, "no such file: 'x'"),
         (lambda: AwkwardError(3, reason="odd"), AwkwardError, "odd 3 (sample_transform_fn failed"),

@@ -17,9 +17,8 @@ from dataset_rt_torch.failures import BatchFailure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataset_rt.records import CachedSample
     from dataset_rt_torch.windows import Window
-    from dataset_rt_torch.worker import GatheredWindow
+    from dataset_rt_torch.worker import ReadWindow, WindowSamples
 
 
 class Collation:
@@ -51,57 +50,52 @@ class Collation:
         self._collate = collate
         self._takes_rng = takes_rng
 
-    def __call__(self, gathered: GatheredWindow | BatchFailure) -> Any:  # noqa: ANN401
+    def __call__(self, read: ReadWindow | BatchFailure) -> Any:  # noqa: ANN401
         """Return the batch; in a worker process, a `BatchFailure` in place of an exception."""
+        if isinstance(read, BatchFailure):
+            return read
         if get_worker_info() is None:
-            if isinstance(gathered, BatchFailure):
-                return gathered
-            return self._batch_of(gathered)
-        if isinstance(gathered, BatchFailure):
-            return gathered
+            return self._batch_of(read)
         try:
-            return packed_for_delivery(self._batch_of(gathered))
+            return packed_for_delivery(self._batch_of(read))
         except Exception as error:  # noqa: BLE001
             return BatchFailure(error)
 
-    def _batch_of(self, gathered: GatheredWindow) -> Any:  # noqa: ANN401
-        window = gathered.window
-        content: Any = gathered.content
+    def _batch_of(self, read: ReadWindow) -> Any:  # noqa: ANN401
+        window, content = read.window, read.content
         if self._batch_transform is not None:
             return _called("batch_transform_fn", self._batch_transform, content, window)
-        collate = self._collate
-        if self._sample_transform is not None:
-            content = self._transformed(self._sample_transform, content, window)
-            if collate is None:
-                collate = default_collate
-        return content if collate is None else _called("collate_fn", collate, content, window)
+        samples: WindowSamples = content  # type: ignore[assignment]
+        if self._sample_transform is None:
+            if self._collate is None:
+                return samples.all()
+            return _called("collate_fn", self._collate, samples.all(), window)
+        transformed = self._transformed(self._sample_transform, samples)
+        return _called("collate_fn", self._collate or default_collate, transformed, window)
 
-    def _transformed(
-        self, transform: Callable[..., Any], samples: list[CachedSample], window: Window
-    ) -> list[Any]:
+    def _transformed(self, transform: Callable[..., Any], samples: WindowSamples) -> list[Any]:
+        if isinstance(transform, ByValue):
+            transform = transform.function
+        seed, start = samples.window.seed, samples.window.start
+        takes_rng = self._takes_rng
         transformed: list[Any] = []
-        # One handler around the whole loop: the number of results tells which sample failed.
-        try:
-            if isinstance(transform, ByValue):
-                transform = transform.function
-            if self._takes_rng:
-                for position, sample in enumerate(samples, window.start):
-                    rng = rng_of_position(window.seed, position)
+        for sample in samples.one_by_one():
+            try:
+                if takes_rng:
+                    rng = rng_of_position(seed, start + len(transformed))
                     transformed.append(transform(sample, rng=rng))
-            else:
-                for sample in samples:
-                    transformed.append(transform(sample))  # noqa: PERF401
-        except Exception as error:
-            index = len(transformed)
-            sample = samples[index]
-            _explain(
-                error,
-                f"sample_transform_fn failed on sample (cache_id={sample.cache_id}, "
-                f"sample_id={sample.sample_id}) at stream position {window.start + index}",
-            )
-            if isinstance(error, StopIteration):
-                raise _as_transform_error(error) from error
-            raise
+                else:
+                    transformed.append(transform(sample))
+            except Exception as error:
+                _explain(
+                    error,
+                    f"sample_transform_fn failed on sample (cache_id={sample.cache_id}, "
+                    f"sample_id={sample.sample_id}) at stream position "
+                    f"{start + len(transformed)}",
+                )
+                if isinstance(error, StopIteration):
+                    raise _as_transform_error(error) from error
+                raise
         return transformed
 
 

@@ -166,7 +166,7 @@ class CachedDataLoader(DataLoader[Any]):
             made.append(
                 ReadAhead(
                     windows,
-                    self._windows.gather,
+                    self._windows.begin,
                     depth=self._options.prefetch_factor,
                     first_batch=first_batch,
                 )

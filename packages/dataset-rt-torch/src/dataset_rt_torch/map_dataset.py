@@ -58,7 +58,7 @@ class CachedMapDataset(Dataset[CachedSample]):
             PositionError: One of the rows does not exist.
         """
         checked = np.fromiter((self._checked(row) for row in rows), np.int64, len(rows))
-        return self._opened.native.samples_of_rows(checked)
+        return self._opened.native.batch_of_rows(checked).samples()
 
     def _checked(self, row: int) -> int:
         number = arguments.integer("row", row, minimum=-arguments.MAX_INT64)

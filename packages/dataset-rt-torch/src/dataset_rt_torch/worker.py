@@ -1,4 +1,4 @@
-"""The dataset that torch hands to each process: turns a window into its samples in one call."""
+"""The dataset that torch hands to each process: turns a window into its samples or its batch."""
 
 from __future__ import annotations
 
@@ -15,18 +15,55 @@ from dataset_rt_torch.readahead import PendingWindow
 from dataset_rt_torch.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dataset_rt import _core
     from dataset_rt.records import CachedSample
     from dataset_rt_torch.options import LoaderOptions
     from dataset_rt_torch.windows import Window
 
+# Payloads that are made, transformed and dropped in portions of this size stay in the processor's
+# cache and reuse the same memory: 3 to 4 times as fast at 100 KiB as a list of 256 payloads.
+_PORTION_BYTES = 256 << 10
+_FIRST_PORTION_SAMPLES = 8
+# What a sample takes besides its payload: the tuple, the dict and the values in it.
+_SAMPLE_OVERHEAD_BYTES = 1 << 10
+
 
 @dataclass(frozen=True, slots=True)
-class GatheredWindow:
-    """A window with what was read for it: a list of samples, or one batch."""
+class WindowSamples:
+    """The samples of one window, read when they are asked for."""
+
+    native: _core.Dataset
+    window: Window
+
+    def all(self) -> list[CachedSample]:
+        """Read all samples in one native call."""
+        return self.native.samples_of_window(self.window.start, self.window.stop)
+
+    def one_by_one(self) -> Iterator[CachedSample]:
+        """Read the samples in portions of bounded size, for a caller that keeps none of them."""
+        position, stop = self.window.start, self.window.stop
+        size = _FIRST_PORTION_SAMPLES
+        while position < stop:
+            end = min(position + size, stop)
+            samples = self.native.samples_of_window(position, end)
+            position = end
+            portion_bytes = sum(len(sample.data) + _SAMPLE_OVERHEAD_BYTES for sample in samples)
+            size = max(_PORTION_BYTES * len(samples) // portion_bytes, 1)
+            yield from samples
+            # Before the next portion is made, so that it takes the same memory.
+            del samples
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWindow:
+    """A window with what is in it."""
 
     window: Window
-    content: list[CachedSample] | CachedBatch
+    content: WindowSamples | CachedBatch
+    # Native threads read ahead for it as long as it lives.
+    reading_ahead: _core.SampleIterator | None = None
 
 
 class OpenSnapshot:
@@ -84,7 +121,7 @@ class WindowDataset(Dataset[Any]):
 
         Args:
             opened: The snapshot.
-            gathers_batches: Whether a window becomes a `CachedBatch`, not a list of samples.
+            gathers_batches: Whether a window becomes a `CachedBatch`, not samples.
             num_samples: The length: samples of an epoch over all ranks.
         """
         self._opened = opened
@@ -95,30 +132,45 @@ class WindowDataset(Dataset[Any]):
         """Return the number of samples of an epoch over all ranks."""
         return self._num_samples
 
-    def __getitem__(self, window: Window) -> GatheredWindow | BatchFailure:
-        """Return the samples of a window."""
+    def __getitem__(self, window: Window) -> ReadWindow | BatchFailure:
+        """Return what is in a window."""
         return self.__getitems__(window)
 
-    def __getitems__(self, window: Window | PendingWindow) -> GatheredWindow | BatchFailure:
-        """Return the samples of a window; in a worker process, a failure in place of an error."""
+    def __getitems__(self, window: Window | PendingWindow) -> ReadWindow | BatchFailure:
+        """Return what is in a window; in a worker process, a failure in place of an error."""
         if isinstance(window, PendingWindow):
-            gathered: GatheredWindow = window.result()
-            return gathered
+            begun: ReadWindow = window.result()
+            return begun
         if get_worker_info() is None:
-            return self.gather(window)
+            return self._read(window)
         try:
-            return self.gather(window)
+            return self._read(window)
         except Exception as error:  # noqa: BLE001
             return BatchFailure(error)
 
-    def gather(self, window: Window) -> GatheredWindow:
-        """Read a window in one native call."""
-        native = self._opened.native
+    def begin(self, window: Window) -> ReadWindow:
+        """Read a window ahead: its whole batch, or the pages in which its first samples lie.
+
+        Samples are not made ahead. That takes the interpreter's lock, and payloads are fastest to
+        make right where they are used; what may be slow is to get their pages from storage.
+        """
         if self._gathers_batches:
-            batch = native.batch_of_window(window.start, window.stop, window.padding_from)
-            return GatheredWindow(window, CachedBatch(batch))
-        return GatheredWindow(window, native.samples_of_window(window.start, window.stop))
+            return self._read(window)
+        native = self._opened.native
+        native.set_cursor(window.start)
+        native.set_epoch_len(len(window))
+        reading_ahead = iter(native)
+        # From the first step on, within the bounds of the dataset's prefetch_size.
+        next(reading_ahead)
+        return ReadWindow(window, WindowSamples(native, window), reading_ahead)
 
     def reseed(self, seed: int, options: LoaderOptions) -> None:
         """Read another seed's stream over the same table from now on."""
         self._opened = self._opened.reseeded(seed, options)
+
+    def _read(self, window: Window) -> ReadWindow:
+        native = self._opened.native
+        if self._gathers_batches:
+            batch = native.batch_of_window(window.start, window.stop, window.padding_from)
+            return ReadWindow(window, CachedBatch(batch))
+        return ReadWindow(window, WindowSamples(native, window))
