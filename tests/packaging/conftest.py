@@ -38,7 +38,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
         run_uv("build", "--quiet", "--package", name, "--out-dir", output, "--no-sources")
     run_uv("build", "--quiet", "--package", "dataset-rt-core", "--sdist", "--out-dir", output)
     # Built in one folder that stays, with the target folder of the repository, so that what the
-    # editable install compiled of the dependencies is used again.
+    # editable install compiled is used again.
     source = WORK_FOLDER / "dataset-rt-core"
     mirror_archive(only_match(output, "dataset_rt_core-*.tar.gz"), source)
     run_uv(

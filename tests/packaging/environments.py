@@ -73,10 +73,11 @@ def only_match(folder: Path, pattern: str) -> Path:
 
 
 def mirror_archive(archive: Path, folder: Path) -> None:
-    """Make ``folder`` hold what the archive holds, touching only files whose content differs.
+    """Make ``folder`` hold what the archive holds, with time stamps that cargo can trust.
 
-    Archives carry one constant time stamp for all files, and cargo compares time stamps: extracting
-    over an older tree would hide edits, extracting into a new folder would compile all again.
+    Cargo compares time stamps to tell whether it has compiled a file, and an archive carries one
+    constant stamp for all. A file that is the same here gets the stamp it has here, so that what
+    was compiled here is used again; any other file that differs from before counts as new.
     """
     kept = set()
     with tarfile.open(archive) as members:
@@ -90,6 +91,10 @@ def mirror_archive(archive: Path, folder: Path) -> None:
             if not path.is_file() or path.read_bytes() != content:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
+            original = ROOT / path.relative_to(folder)
+            if original.is_file() and original.read_bytes() == content:
+                stamp_nanoseconds = original.stat().st_mtime_ns
+                os.utime(path, ns=(stamp_nanoseconds, stamp_nanoseconds))
     for path in folder.rglob("*"):
         if path.is_file() and path not in kept:
             path.unlink()
