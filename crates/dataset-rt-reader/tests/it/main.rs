@@ -1,1 +1,9 @@
-//! One binary for all integration tests.
+//! One binary for all integration tests of the reader.
+
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod building;
+mod caches;
+mod read_ahead;
+mod snapshot;
+mod table;

@@ -1,0 +1,49 @@
+//! Small datasets for the other tests.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use dataset_rt_reader::{Dataset, DrawOptions, Pool, ReadOptions, SchemaRule};
+use dataset_rt_store::{CacheWriter, SourceName, Value, WriterOptions};
+
+/// Writes `samples` records whose payload is their number, as text, repeated.
+pub(crate) fn write(base: &Path, name: &str, samples: u32, column: (&str, Value<'_>)) -> PathBuf {
+    let options = WriterOptions {
+        max_shard_bytes: 1_000,
+        prefetch_size: 64,
+        fingerprint: None,
+    };
+    let mut writer = CacheWriter::create(base, SourceName::new(name).unwrap(), options).unwrap();
+    writer.set_columns(&[column.0.to_owned()]).unwrap();
+    for sample in 0..samples {
+        let payload = format!("{name} {sample} ").repeat(1 + sample as usize % 3);
+        if writer.append(payload.as_bytes(), &[column.1]).unwrap() {
+            while !writer.send_waiting(Duration::from_secs(10)).unwrap() {}
+        }
+    }
+    writer.end_records().unwrap();
+    while !writer.send_waiting(Duration::from_secs(10)).unwrap() {}
+    writer.finish(&AtomicBool::new(false)).unwrap()
+}
+
+pub(crate) fn draw(seed: u64) -> DrawOptions {
+    DrawOptions {
+        seed,
+        shuffle: true,
+        replacement: true,
+    }
+}
+
+pub(crate) fn read(prefetch_size: usize) -> ReadOptions {
+    ReadOptions {
+        prefetch_size,
+        verify_reads: true,
+        schema: SchemaRule::Strict,
+    }
+}
+
+pub(crate) fn open(paths: &[PathBuf], draw: DrawOptions, read: ReadOptions) -> Dataset {
+    Dataset::open(paths, Arc::new(Pool::new(2)), draw, read).unwrap()
+}

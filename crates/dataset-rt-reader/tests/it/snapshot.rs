@@ -1,0 +1,90 @@
+use std::sync::Arc;
+
+use dataset_rt_reader::{Batch, Dataset, DrawOptions, Pool, ReaderError};
+use dataset_rt_store::Value;
+
+use crate::building::{draw, open, read, write};
+
+#[test]
+fn a_snapshot_draws_what_the_dataset_draws_in_every_order() {
+    let base = tempfile::tempdir().unwrap();
+    let path = write(base.path(), "s", 40, ("x", Value::Integer(3)));
+    let dataset = open(&[path], draw(1), read(8));
+    let weights = (0..40).map(|row| f64::from(row % 2)).collect();
+    dataset.set_weights(weights).unwrap();
+    for (shuffle, replacement) in [(true, true), (true, false), (false, true)] {
+        let draw = DrawOptions {
+            seed: 9,
+            shuffle,
+            replacement,
+        };
+        let folder = base.path().join(format!("{shuffle}{replacement}"));
+        dataset
+            .view()
+            .unwrap()
+            .export_snapshot(&folder, draw)
+            .unwrap();
+        let snapshot = Dataset::open_snapshot(&folder, Arc::new(Pool::new(1))).unwrap();
+        let rows = snapshot.view().unwrap().draws(0, 200).unwrap();
+        assert!(
+            rows.iter().all(|row| row % 2 == 1),
+            "rows of weight 0 were drawn"
+        );
+        assert_eq!(
+            snapshot.view().unwrap().fingerprint(),
+            dataset.view().unwrap().fingerprint()
+        );
+        let batch = Batch::of_rows(snapshot.view().unwrap(), rows).unwrap();
+        assert_eq!(batch.gathered().unwrap().offsets.len(), 201);
+    }
+}
+
+#[test]
+fn a_snapshot_with_foreign_rows_gives_an_error() {
+    let base = tempfile::tempdir().unwrap();
+    let path = write(base.path(), "s", 40, ("x", Value::Integer(3)));
+    let dataset = open(&[path], draw(1), read(8));
+    let table = dataset.view().unwrap().metadata_table().unwrap();
+    let kept: Vec<_> = table
+        .batches
+        .iter()
+        .map(|batch| batch.slice(10, 20))
+        .collect();
+    dataset.update_metadata(&table.schema, &kept).unwrap();
+    let folder = base.path().join("snapshot");
+    dataset
+        .view()
+        .unwrap()
+        .export_snapshot(&folder, draw(2))
+        .unwrap();
+    let rows = folder.join("rows.bin");
+    let mut bytes = std::fs::read(&rows).unwrap();
+    bytes.fill(0xff);
+    std::fs::write(&rows, bytes).unwrap();
+    let view = Dataset::open_snapshot(&folder, Arc::new(Pool::new(1)))
+        .unwrap()
+        .view()
+        .unwrap();
+    let drawn = view.draws(0, 5).unwrap();
+    assert!(matches!(
+        view.records_of_rows(&drawn),
+        Err(ReaderError::RowOutOfRange { .. })
+    ));
+}
+
+#[test]
+fn a_cache_that_was_built_anew_is_noticed() {
+    let base = tempfile::tempdir().unwrap();
+    let path = write(base.path(), "s", 40, ("x", Value::Integer(3)));
+    let folder = base.path().join("snapshot");
+    let dataset = open(&[path.clone()], draw(1), read(8));
+    dataset
+        .view()
+        .unwrap()
+        .export_snapshot(&folder, draw(1))
+        .unwrap();
+    std::fs::remove_dir_all(path).unwrap();
+    write(base.path(), "s", 40, ("x", Value::Integer(4)));
+    let error = Dataset::open_snapshot(&folder, Arc::new(Pool::new(1))).unwrap_err();
+    assert!(error.to_string().contains("built anew"), "{error}");
+}
