@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,10 @@ from dataset_rt import (
     CachedDataset,
     CachedSample,
     ConfigError,
+    CorruptCacheError,
     DatasetClosedError,
+    DatasetRuntime,
+    ReaderConfig,
     SampleNotFoundError,
 )
 
@@ -160,6 +165,54 @@ def test_weighted_draws_follow_the_weights(numbers: CachedDataset) -> None:
     counts = Counter(numbers.draws(0, 10_000).tolist())
     assert sorted(counts) == list(range(1, 20, 2))
     assert all(850 < count < 1150 for count in counts.values())
+
+
+def test_threads_share_one_stream(numbers: CachedDataset) -> None:
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        windows = list(pool.map(lambda _: rows_of(numbers), range(16)))
+    assert sorted(windows) == sorted(numbers.draws(0, 320).reshape(16, 20).tolist())
+
+
+class TestDamage:
+    """A payload that changed on disk is noticed on every path, unless checks are off."""
+
+    @pytest.fixture
+    def damaged(self, numbers_path: Path, tmp_path: Path) -> Path:
+        copied = tmp_path / "numbers"
+        shutil.copytree(numbers_path, copied)
+        shard = copied / "shards" / "000000.bin"
+        content = bytearray(shard.read_bytes())
+        content[content.index(b"payload 7")] ^= 1
+        shard.write_bytes(content)
+        return copied
+
+    @pytest.mark.parametrize(
+        "read",
+        [
+            list,
+            lambda dataset: dataset.rows[7],
+            lambda dataset: dataset.rows[[6, 7]].buffer,
+            lambda dataset: dataset.rows[[6, 7]].data,
+            lambda dataset: dataset.rows[[6, 7]].samples,
+            lambda dataset: dataset.get_item(dataset.caches[0].id, 7),
+            lambda dataset: [batch.offsets for batch in dataset.iter_batches(3)],
+        ],
+    )
+    def test_damage_names_shard_and_sample(
+        self,
+        runtime: DatasetRuntime,
+        damaged: Path,
+        read: Callable[[CachedDataset], object],
+    ) -> None:
+        dataset = runtime.cached_dataset(damaged, reader_config=ReaderConfig(shuffle=False))
+        assert dataset.rows[6].data == b"payload 6 payload 6 "
+        with pytest.raises(CorruptCacheError, match=r"sample 7 .*000000\.bin"):
+            read(dataset)
+
+    def test_checks_can_be_switched_off(self, runtime: DatasetRuntime, damaged: Path) -> None:
+        config = ReaderConfig(shuffle=False, verify_reads=False)
+        dataset = runtime.cached_dataset(damaged, reader_config=config)
+        assert dataset.rows[7].data == b"qayload 7 payload 7 payload 7 "
 
 
 class TestGetItem:

@@ -146,6 +146,15 @@ def test_a_file_reached_through_a_link_finds_its_caches(
     assert same_stream(dataset, CachedDataset.from_config(rewritten))
 
 
+def test_a_cache_reached_through_a_link_is_stored_by_its_place(
+    runtime: DatasetRuntime, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(project / "caches")
+    dataset = runtime.cached_dataset(tmp_path / "link" / "numbers")
+    path = dataset.dump_config(project)
+    assert json.loads(path.read_text())["caches"][0]["path"] == "caches/numbers"
+
+
 def test_cache_paths_override_the_stored_ones(
     dataset: CachedDataset, project: Path, tmp_path: Path, runtime: DatasetRuntime
 ) -> None:
@@ -238,15 +247,19 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert caught.value.filename == str(tmp_path / "nowhere.json")
 
 
+@pytest.mark.parametrize("failing", [".arrow", ".json"])
 def test_a_file_that_cannot_be_written_leaves_nothing(
-    dataset: CachedDataset, project: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: CachedDataset, project: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     dataset.dump_config(project)
     before = {entry.name: entry.is_dir() for entry in project.iterdir()}
     dataset.set_weights(np.arange(20))
+    rename = Path.replace
 
-    def no_space(_path: Path, _target: Path) -> None:
-        raise OSError(28, "No space left on device")
+    def no_space(path: Path, target: Path) -> Path:
+        if target.suffix == failing:
+            raise OSError(28, "No space left on device")
+        return rename(path, target)
 
     monkeypatch.setattr(Path, "replace", no_space)
     with pytest.raises(CacheIOError, match="No space left on device"):
@@ -254,6 +267,16 @@ def test_a_file_that_cannot_be_written_leaves_nothing(
     monkeypatch.undo()
     assert {entry.name: entry.is_dir() for entry in project.iterdir()} == before
     assert len(CachedDataset.from_config(project)) == 20
+
+
+def test_a_relative_path_gives_an_absolute_one(
+    dataset: CachedDataset, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    assert dataset.dump_config("run.json") == project / "run.json"
+    again = CachedDataset.from_config("run.json")
+    monkeypatch.chdir("/")
+    assert same_stream(dataset, again)
 
 
 @pytest.mark.parametrize("path", [None, 5, ""])

@@ -83,7 +83,7 @@ def test_rows_follow_the_active_table(numbers: CachedDataset) -> None:
 
 @pytest.mark.parametrize("index", [20, -21, 2**70, np.int64(20)])
 def test_a_number_outside_is_an_index_error(numbers: CachedDataset, index: Any) -> None:
-    with pytest.raises(PositionError, match=r"row .* is out of range, expected 0 to 19"):
+    with pytest.raises(PositionError, match=r"row .* is out of range, expected -20 to 19"):
         numbers.rows[index]
     with pytest.raises(IndexError):
         numbers.rows[index]

@@ -24,7 +24,6 @@ from dataset_rt import (
     DatasetRuntime,
     ReaderConfig,
     SchemaMismatchError,
-    StaleCacheError,
     WriterConfig,
 )
 
@@ -200,63 +199,6 @@ def test_interrupts_are_never_results(
         getattr(runtime, method)(Failing(error), tmp_path)
     assert caught.value is error
     assert list(tmp_path.iterdir()) == []
-
-
-class TestFingerprint:
-    """A finished cache is reused only for the fingerprint it was written from."""
-
-    @pytest.fixture
-    def write_with(
-        self, runtime: DatasetRuntime, tmp_path: Path, list_source: Callable[..., Any]
-    ) -> Callable[..., Any]:
-        def write_records(**attributes: Any) -> Any:
-            (result,) = runtime.write_cache(list_source("records", RECORDS, **attributes), tmp_path)
-            return result
-
-        return write_records
-
-    @pytest.mark.parametrize(
-        ("first", "later"),
-        [
-            ({"fingerprint": {"a": 1, "b": [1, 2]}}, {"fingerprint": {"b": (1, 2), "a": 1}}),
-            ({"fingerprint": 1e300}, {"fingerprint": 1e300}),
-            ({"fingerprint": "ünï"}, {"fingerprint": "ünï"}),
-            ({"fingerprint": 1}, {"fingerprint": None}),
-            ({"fingerprint": 1}, {}),
-            ({}, {}),
-        ],
-    )
-    def test_the_same_or_no_claim_is_reused(
-        self, write_with: Callable[..., Any], first: dict[str, Any], later: dict[str, Any]
-    ) -> None:
-        assert write_with(**first) == write_with(**later)
-
-    @pytest.mark.parametrize(
-        ("first", "later", "message"),
-        [
-            (
-                {"fingerprint": {"rows": 10, "v": 1}},
-                {"fingerprint": {"rows": 12, "v": 1}},
-                "rows: the cache has 10, the source has 12",
-            ),
-            ({}, {"fingerprint": 5}, "the cache has no fingerprint, the source has 5"),
-            ({"fingerprint": 1}, {"fingerprint": True}, "the cache has 1, the source has true"),
-        ],
-    )
-    def test_another_one_is_stale_and_shows_the_difference(
-        self,
-        write_with: Callable[..., Any],
-        first: dict[str, Any],
-        later: dict[str, Any],
-        message: str,
-    ) -> None:
-        assert isinstance(write_with(**first), CacheWriteSuccess)
-        stale = write_with(**later)
-        assert isinstance(stale, CacheWriteError)
-        assert isinstance(stale.exception, StaleCacheError)
-        assert message in stale.message
-        assert "records" in stale.message
-        assert isinstance(write_with(**first), CacheWriteSuccess)
 
 
 class TestUnusableBase:

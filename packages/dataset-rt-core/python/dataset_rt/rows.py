@@ -83,9 +83,13 @@ class DatasetRows:
         row = _single_row(index)
         if row is not None:
             if not -num_rows <= row < num_rows:
-                raise PositionError(f"row {row} is out of range, expected 0 to {num_rows - 1}")
-            return self._native.sample_of_row(row % num_rows)
+                raise _outside(row, num_rows)
+            return self._native.sample_of_row(row)
         return CachedBatch(self._native.batch_of_rows(row_numbers(index, num_rows)))
+
+
+def _outside(row: int, num_rows: int) -> PositionError:
+    return PositionError(f"row {row} is out of range, expected {-num_rows} to {num_rows - 1}")
 
 
 def _single_row(index: object) -> int | None:
@@ -99,7 +103,7 @@ def _single_row(index: object) -> int | None:
 
 
 def row_numbers(index: object, num_rows: int) -> npt.NDArray[np.int64]:
-    """Return an array of row numbers, each from 0 to ``num_rows - 1``, from what indexes rows.
+    """Return what indexes rows as an array of row numbers; negative ones count from the end.
 
     Raises:
         PositionError: A row number is out of range, or a bool array has another length.
@@ -126,7 +130,5 @@ def row_numbers(index: object, num_rows: int) -> npt.NDArray[np.int64]:
         raise ConfigError(f"row index has type {array.dtype}, {expected}")
     outside = (array < -num_rows) | (array >= num_rows)
     if outside.any():
-        row = array[int(np.argmax(outside))]
-        raise PositionError(f"row {row} is out of range, expected 0 to {num_rows - 1}")
-    numbers = np.ascontiguousarray(array, dtype=np.int64)
-    return np.where(numbers < 0, numbers + num_rows, numbers)
+        raise _outside(int(array[int(np.argmax(outside))]), num_rows)
+    return np.ascontiguousarray(array, dtype=np.int64)

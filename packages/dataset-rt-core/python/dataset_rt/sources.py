@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
 
@@ -114,8 +113,7 @@ def _refuse_collisions(names: list[str]) -> None:
     # Case folding, because a cache may be copied to a file system that ignores case.
     first_with: dict[str, int] = {}
     for index, name in enumerate(names):
-        folded = unicodedata.normalize("NFC", name.casefold())
-        first = first_with.setdefault(folded, index)
+        first = first_with.setdefault(name.casefold(), index)
         if first == index:
             continue
         detail = "" if names[first] == name else ", which differ only in case"
