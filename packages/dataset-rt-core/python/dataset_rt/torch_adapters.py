@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
     from types import ModuleType
 
-    from torch.utils.data import DataLoader, Dataset, IterableDataset
-
-    from dataset_rt.records import CachedSample
+    from dataset_rt_torch import CachedDataLoader, CachedIterableDataset, CachedMapDataset
 
 
 class TorchAdapters:
@@ -38,9 +36,9 @@ class TorchAdapters:
         drop_last: bool = False,
         pin_memory: bool = False,
         timeout: float = 0,
-        multiprocessing_context: str | BaseContext = "spawn",
-        worker_init_fn: Callable[[int], None] | None = None,
-        prefetch_factor: int | Literal["auto"] = "auto",
+        multiprocessing_context: str | BaseContext | None = "spawn",
+        worker_init_fn: Callable[[int], Any] | None = None,
+        prefetch_factor: int | Literal["auto"] | None = "auto",
         persistent_workers: bool | Literal["auto"] = "auto",
         work_dir: str | os.PathLike[str] | None = None,
         rank: int | None = None,
@@ -48,7 +46,7 @@ class TorchAdapters:
         decode: Literal["arrays"] | None = None,
         verbose: bool = False,
         dataloader_kwargs: Mapping[str, Any] | None = None,
-    ) -> DataLoader[Any]:
+    ) -> CachedDataLoader:
         """Return a DataLoader that draws from the active table as it is now.
 
         The draws depend on seed, table and position alone: they are the same for any number of
@@ -103,7 +101,7 @@ class TorchAdapters:
         options = {name: value for name, value in locals().items() if name != "self"}
         return _dataset_rt_torch().make_dataloader(self, **options)  # type: ignore[no-any-return]
 
-    def to_torch_dataset(self) -> Dataset[CachedSample]:
+    def to_torch_dataset(self) -> CachedMapDataset:
         """Return a map-style dataset over the active rows, for people with their own sampler.
 
         Raises:
@@ -117,7 +115,7 @@ class TorchAdapters:
         """
         return _dataset_rt_torch().make_map_dataset(self)  # type: ignore[no-any-return]
 
-    def to_torch_iterable_dataset(self) -> IterableDataset[CachedSample]:
+    def to_torch_iterable_dataset(self) -> CachedIterableDataset:
         """Return an iterable dataset that refuses worker processes; a legacy adapter.
 
         Use ``to_torch_dataloader`` for anything new.
