@@ -70,6 +70,7 @@ def test_a_batch_knows_its_rows(numbers: CachedDataset) -> None:
     batch = numbers.rows[[7, 2, 7]]
     assert batch.rows.tolist() == [7, 2, 7]
     assert batch.sample_ids.tolist() == [7, 2, 7]
+    assert batch.positions.tolist() == [-1, -1, -1]
     assert not batch.is_padding.any()
 
 

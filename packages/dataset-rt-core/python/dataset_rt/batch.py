@@ -110,7 +110,7 @@ class CachedBatch:
 
     @property
     def positions(self) -> npt.NDArray[np.int64]:
-        """The stream position of each draw."""
+        """The stream position of each draw; -1 for rows that were chosen by number."""
         return self._source.positions
 
     @property
