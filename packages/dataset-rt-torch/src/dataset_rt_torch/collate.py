@@ -79,19 +79,21 @@ class Collation:
         seed, start = samples.window.seed, samples.window.start
         takes_rng = self._takes_rng
         transformed: list[Any] = []
-        for sample in samples.one_by_one():
+        for portion in samples.portions():
             try:
                 if takes_rng:
-                    rng = rng_of_position(seed, start + len(transformed))
-                    transformed.append(transform(sample, rng=rng))
+                    for position, sample in enumerate(portion, start + len(transformed)):
+                        rng = rng_of_position(seed, position)
+                        transformed.append(transform(sample, rng=rng))
                 else:
-                    transformed.append(transform(sample))
+                    for sample in portion:
+                        transformed.append(transform(sample))
             except Exception as error:
+                # The loop variable: the sample that was being transformed.
                 _explain(
                     error,
                     f"sample_transform_fn failed on sample (cache_id={sample.cache_id}, "
-                    f"sample_id={sample.sample_id}) at stream position "
-                    f"{start + len(transformed)}",
+                    f"sample_id={sample.sample_id}) at stream position {start + len(transformed)}",
                 )
                 if isinstance(error, StopIteration):
                     raise _as_transform_error(error) from error

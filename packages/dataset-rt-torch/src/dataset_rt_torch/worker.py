@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 # Payloads that are made, transformed and dropped in portions of this size stay in the processor's
 # cache and reuse the same memory: 3 to 4 times as fast at 100 KiB as a list of 256 payloads.
-_PORTION_BYTES = 256 << 10
-_FIRST_PORTION_SAMPLES = 8
+_PORTION_BYTES = 1 << 20
+# The first portion, and how many of each one foretell the size of the next.
+_MEASURED_SAMPLES = 8
 # What a sample takes besides its payload: the tuple, the dict and the values in it.
 _SAMPLE_OVERHEAD_BYTES = 1 << 10
 
@@ -41,19 +42,21 @@ class WindowSamples:
         """Read all samples in one native call."""
         return self.native.samples_of_window(self.window.start, self.window.stop)
 
-    def one_by_one(self) -> Iterator[CachedSample]:
-        """Read the samples in portions of bounded size, for a caller that keeps none of them."""
+    def portions(self) -> Iterator[list[CachedSample]]:
+        """Read the samples in lists of bounded size, each of which is emptied before the next."""
         position, stop = self.window.start, self.window.stop
-        size = _FIRST_PORTION_SAMPLES
+        size = _MEASURED_SAMPLES
         while position < stop:
             end = min(position + size, stop)
             samples = self.native.samples_of_window(position, end)
             position = end
-            portion_bytes = sum(len(sample.data) + _SAMPLE_OVERHEAD_BYTES for sample in samples)
-            size = max(_PORTION_BYTES * len(samples) // portion_bytes, 1)
-            yield from samples
-            # Before the next portion is made, so that it takes the same memory.
-            del samples
+            measured = samples[:_MEASURED_SAMPLES]
+            measured_bytes = sum(len(sample.data) + _SAMPLE_OVERHEAD_BYTES for sample in measured)
+            size = max(_PORTION_BYTES * len(measured) // measured_bytes, 1)
+            del measured
+            yield samples
+            # Now, so that the next portion takes the same memory.
+            samples.clear()
 
 
 @dataclass(frozen=True, slots=True)
