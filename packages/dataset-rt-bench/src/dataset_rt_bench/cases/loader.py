@@ -10,8 +10,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 import dataset_rt as drt
 from dataset_rt_bench.cases.contender import Case, Contender, Delivery, SetUp, do_nothing
-from dataset_rt_bench.peers.lmdb import LmdbDataset
-from dataset_rt_bench.peers.memmap import MemmapDataset
+from dataset_rt_bench.peers.map_style import LmdbDataset, MemmapDataset
 from dataset_rt_bench.workload import Workload
 from dataset_rt_bench.workspace import ORDER_SEED, Workspace
 

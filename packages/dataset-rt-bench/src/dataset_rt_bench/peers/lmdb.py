@@ -1,12 +1,11 @@
 """An LMDB environment with one value per record, as a person would write it."""
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 import lmdb
-from torch.utils.data import Dataset
 
 import dataset_rt as drt
 from dataset_rt_bench.workload import Workload
@@ -82,34 +81,3 @@ class LmdbRecords:
         """Close the transaction and the environment."""
         self.transaction.abort()
         self.environment.close()
-
-
-class LmdbDataset(Dataset[Any]):
-    """A map-style dataset over the environment; each loading worker opens it for itself."""
-
-    def __init__(self, path: Path, workload: Workload, transform: Callable[[bytes], Any]) -> None:
-        """Remember what to open; nothing is opened before the first record is asked for."""
-        self.path = path
-        self.workload = workload
-        self.transform = transform
-        self.records: LmdbRecords | None = None
-
-    def __len__(self) -> int:
-        """Return the number of records."""
-        return self.workload.num_records
-
-    def __getitem__(self, index: int) -> Any:  # noqa: ANN401 - whatever the transform makes
-        """Return the transformed payload of one record."""
-        if self.records is None:
-            self.records = LmdbRecords(self.path, self.workload.record_bytes)
-        return self.transform(self.records.payload(index))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the environment behind when the dataset is sent to a worker."""
-        return {**self.__dict__, "records": None}
-
-    def close(self) -> None:
-        """Close the environment, if it was opened in this process."""
-        if self.records is not None:
-            self.records.close()
-            self.records = None

@@ -1,13 +1,12 @@
 """A file of fixed-size records read through NumPy's memory map, as a person would write it."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch.utils.data import Dataset
 
 import dataset_rt as drt
 from dataset_rt_bench.workload import Workload
@@ -45,28 +44,3 @@ def plain_array(mapped: np.memmap[Any, np.dtype[np.uint8]]) -> Records:
     Indexing ``np.memmap`` builds an object of that subclass for each row, in Python code.
     """
     return np.asarray(mapped)
-
-
-class MemmapDataset(Dataset[Any]):
-    """A map-style dataset over the file; each loading worker maps it for itself."""
-
-    def __init__(self, path: Path, workload: Workload, transform: Callable[[bytes], Any]) -> None:
-        """Remember what to map; nothing is opened before the first record is asked for."""
-        self.path = path
-        self.workload = workload
-        self.transform = transform
-        self.records: Records | None = None
-
-    def __len__(self) -> int:
-        """Return the number of records."""
-        return self.workload.num_records
-
-    def __getitem__(self, index: int) -> Any:  # noqa: ANN401 - whatever the transform makes
-        """Return the transformed payload of one record."""
-        if self.records is None:
-            self.records = plain_array(map_records(self.path, self.workload))
-        return self.transform(self.records[index].tobytes())
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the map behind when the dataset is sent to a worker."""
-        return {**self.__dict__, "records": None}
