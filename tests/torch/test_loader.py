@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +13,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from dataset_rt import CachedBatch, CachedSample
+from dataset_rt import CachedBatch, CachedSample, CorruptCacheError, DatasetRuntime
 from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of, worker_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from dataset_rt import CachedDataset
 
 ORDERS: dict[str, dict[str, Any]] = {
@@ -279,3 +284,53 @@ def test_workers_leave_by_themselves_when_a_cycle_held_the_loader(dataset: Cache
         gc.collect()
         # Torch terminates those that do not leave within five seconds.
         assert [worker.exitcode for worker in workers] == [0, 0]
+
+
+def test_a_damaged_record_is_the_same_error_with_and_without_workers(
+    write_numbers: Callable[[int], Path], tmp_path: Path
+) -> None:
+    cache = tmp_path / "damaged"
+    shutil.copytree(write_numbers(50), cache)
+    (shard,) = (cache / "shards").iterdir()
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    dataset = DatasetRuntime(num_workers=1).cached_dataset(cache)
+    messages = []
+    for num_workers in (0, 1):
+        loader = dataset.to_torch_dataloader(
+            batch_size=10,
+            shuffle=False,
+            sample_transform_fn=number_of,
+            num_workers=num_workers,
+            **FAST_WORKERS,
+        )
+        iterator = iter(loader)
+        for _ in range(4):
+            next(iterator)
+        with pytest.raises(CorruptCacheError) as caught:
+            next(iterator)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert "sample 49" in messages[0]
+
+
+@pytest.mark.parametrize("options", [{"sample_transform_fn": number_of}, {}])
+def test_a_forked_child_goes_on_with_its_parents_iterator(
+    dataset: CachedDataset, options: dict[str, Any]
+) -> None:
+    loader = dataset.to_torch_dataloader(
+        batch_size=10, shuffle=False, num_workers=0, collate_fn=len, **options
+    )
+    iterator = iter(loader)
+    next(iterator)
+    child = os.fork()
+    if child == 0:
+        # Whatever happens, the child must not run the rest of the tests.
+        try:
+            status = 0 if list(iterator) == [10, 10, 10, 10] else 1
+        except BaseException:  # noqa: BLE001
+            status = 2
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert list(iterator) == [10, 10, 10, 10]

@@ -109,7 +109,7 @@ def rng_of_position(seed: int, position: int) -> np.random.Generator:
 
     Example:
         >>> int(rng_of_position(seed=42, position=7).integers(1000))
-        551
+        306
     """
     key = np.array([seed, position], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key))

@@ -27,9 +27,22 @@ class CachedIterableDataset(IterableDataset[CachedSample]):
     Edits of the dataset show in the next iterator, as in the dataset itself.
 
     Example:
-        >>> from torch.utils.data import DataLoader  # doctest: +SKIP
-        >>> samples = dataset.to_torch_iterable_dataset()  # doctest: +SKIP
-        >>> loader = DataLoader(samples, batch_size=8, collate_fn=list)  # doctest: +SKIP
+        >>> from torch.utils.data import DataLoader
+        >>> import tempfile
+        >>> from dataset_rt import CacheInput, DatasetRuntime
+        >>> class Squares:
+        ...     name = "squares"
+        ...
+        ...     def __iter__(self):
+        ...         for number in range(10):
+        ...             yield CacheInput(str(number**2).encode(), {"number": number})
+        >>> runtime = DatasetRuntime(num_workers=1)
+        >>> with tempfile.TemporaryDirectory() as base:
+        ...     dataset = runtime.from_cache_sources(Squares(), base).dataset
+        ...     samples = dataset.to_torch_iterable_dataset()
+        ...     loader = DataLoader(samples, batch_size=4, collate_fn=list)
+        ...     [len(batch) for batch in loader]
+        [4, 4, 2]
     """
 
     def __init__(self, dataset: CachedDataset) -> None:

@@ -40,6 +40,31 @@ def make_dataloader(dataset: CachedDataset, **options: Any) -> CachedDataLoader:
         ConfigError: An argument has a wrong type or value, or ranks differ in theirs.
         WeightError: The order cannot honour the weights of the table.
         TypeError: An argument does not exist.
+
+    Example:
+        >>> import tempfile
+        >>> from dataset_rt import CacheInput, DatasetRuntime
+        >>> class Squares:
+        ...     name = "squares"
+        ...
+        ...     def __iter__(self):
+        ...         for number in range(10):
+        ...             yield CacheInput(str(number**2).encode(), {"number": number})
+        >>> runtime = DatasetRuntime(num_workers=1)
+        >>> with tempfile.TemporaryDirectory() as base:
+        ...     dataset = runtime.from_cache_sources(Squares(), base).dataset
+        ...     loader = make_dataloader(
+        ...         dataset,
+        ...         batch_size=4,
+        ...         shuffle=False,
+        ...         num_workers=0,
+        ...         sample_transform_fn=lambda sample: int(sample.data),
+        ...     )
+        ...     for squares in loader:
+        ...         print(squares)
+        tensor([0, 1, 4, 9])
+        tensor([16, 25, 36, 49])
+        tensor([64, 81])
     """
     given = LoaderArguments(**options)
     topology = topology_of(given)
@@ -69,6 +94,34 @@ class CachedDataLoader(DataLoader[Any]):
         samples_per_epoch: Samples of an epoch over all ranks.
         rank: The number of this process.
         world_size: How many processes share each global batch.
+
+    Example:
+        >>> import tempfile
+        >>> from dataset_rt import CacheInput, DatasetRuntime
+        >>> class Squares:
+        ...     name = "squares"
+        ...
+        ...     def __iter__(self):
+        ...         for number in range(10):
+        ...             yield CacheInput(str(number**2).encode(), {"number": number})
+        >>> runtime = DatasetRuntime(num_workers=1)
+        >>> with tempfile.TemporaryDirectory() as base:
+        ...     dataset = runtime.from_cache_sources(Squares(), base).dataset
+        ...     options = {
+        ...         "batch_size": 4,
+        ...         "num_workers": 0,
+        ...         "seed": 42,
+        ...         "sample_transform_fn": lambda sample: sample.metadata["number"],
+        ...     }
+        ...     whole = dataset.to_torch_dataloader(**options)
+        ...     begun = iter(whole)
+        ...     first = next(begun)
+        ...     state = whole.state_dict()
+        ...     resumed = dataset.to_torch_dataloader(**options)
+        ...     resumed.load_state_dict(state)
+        ...     rest = [batch.tolist() for batch in resumed]
+        ...     rest == [batch.tolist() for batch in begun]
+        True
     """
 
     def __init__(

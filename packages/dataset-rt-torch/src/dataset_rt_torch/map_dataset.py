@@ -27,11 +27,22 @@ class CachedMapDataset(Dataset[CachedSample]):
     batch in one native call. Weights and order are the sampler's business here.
 
     Example:
-        >>> from torch.utils.data import DataLoader, RandomSampler  # doctest: +SKIP
-        >>> rows = dataset.to_torch_dataset()  # doctest: +SKIP
-        >>> loader = DataLoader(  # doctest: +SKIP
-        ...     rows, batch_size=8, sampler=RandomSampler(rows), collate_fn=decode_samples
-        ... )
+        >>> from torch.utils.data import DataLoader, RandomSampler
+        >>> import tempfile
+        >>> from dataset_rt import CacheInput, DatasetRuntime
+        >>> class Squares:
+        ...     name = "squares"
+        ...
+        ...     def __iter__(self):
+        ...         for number in range(10):
+        ...             yield CacheInput(str(number**2).encode(), {"number": number})
+        >>> runtime = DatasetRuntime(num_workers=1)
+        >>> with tempfile.TemporaryDirectory() as base:
+        ...     rows = runtime.from_cache_sources(Squares(), base).dataset.to_torch_dataset()
+        ...     sampler = RandomSampler(rows)
+        ...     loader = DataLoader(rows, batch_size=5, sampler=sampler, collate_fn=list)
+        ...     sorted(int(sample.data) for samples in loader for sample in samples)
+        [0, 1, 4, 9, 16, 25, 36, 49, 64, 81]
     """
 
     def __init__(self, opened: OpenSnapshot, num_rows: int) -> None:

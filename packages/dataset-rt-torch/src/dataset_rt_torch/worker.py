@@ -65,8 +65,8 @@ class ReadWindow:
 
     window: Window
     content: WindowSamples | CachedBatch
-    # Native threads read ahead for it as long as it lives.
-    reading_ahead: _core.SampleIterator | None = None
+    # Native threads read ahead as long as it lives.
+    reading: _core.SampleIterator | None = None
 
 
 class OpenSnapshot:
@@ -83,22 +83,44 @@ class OpenSnapshot:
         self.num_threads = num_threads
         self._lock = threading.Lock()
         self._native: _core.Dataset | None = None
-        self._process_id = 0
+        self._process_id = os.getpid()
         self._inherited: list[_core.Dataset] = []
 
     @property
     def native(self) -> _core.Dataset:
         """The open dataset of this process."""
-        if self._native is not None and self._process_id == os.getpid():
-            return self._native
+        self._leave_parent()
+        if self._native is None:
+            with self._lock:
+                if self._native is None:
+                    self._native = self.snapshot.open(self.num_threads)
+        return self._native
+
+    def read_ahead(self, window: Window) -> _core.SampleIterator:
+        """Let native threads read the first samples of a window, as long as the result lives.
+
+        How many that are is bounded by the dataset's ``prefetch_size``, and in bytes.
+        """
+        native = self.native
         with self._lock:
-            if self._native is None or self._process_id != os.getpid():
-                if self._native is not None:
-                    # A forked child must not take the parent's threads apart, so it keeps them.
-                    self._inherited.append(self._native)
-                self._native = self.snapshot.open(self.num_threads)
-                self._process_id = os.getpid()
-            return self._native
+            native.set_cursor(window.start)
+            native.set_epoch_len(len(window))
+            reading = iter(native)
+        # Nothing is read before the first step.
+        next(reading)
+        return reading
+
+    def _leave_parent(self) -> None:
+        """In a forked child, make room for a dataset of its own."""
+        if self._process_id == os.getpid():
+            return
+        self._process_id = os.getpid()
+        # A thread that was not forked may hold it.
+        self._lock = threading.Lock()
+        if self._native is not None:
+            # Kept, because dropping it would wait for the parent's threads.
+            self._inherited.append(self._native)
+            self._native = None
 
     def reseeded(self, seed: int, options: LoaderOptions) -> OpenSnapshot:
         """Return the same table with the stream of another seed."""
@@ -159,13 +181,8 @@ class WindowDataset(Dataset[Any]):
         """
         if self._gathers_batches:
             return self._read(window)
-        native = self._opened.native
-        native.set_cursor(window.start)
-        native.set_epoch_len(len(window))
-        reading_ahead = iter(native)
-        # From the first step on, within the bounds of the dataset's prefetch_size.
-        next(reading_ahead)
-        return ReadWindow(window, WindowSamples(native, window), reading_ahead)
+        reading = self._opened.read_ahead(window)
+        return ReadWindow(window, WindowSamples(self._opened.native, window), reading)
 
     def reseed(self, seed: int, options: LoaderOptions) -> None:
         """Read another seed's stream over the same table from now on."""
