@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
+from tests.torch.loading import FAST_WORKERS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from dataset_rt import CachedDataset
 
 SCRIPT = """
 import sys
@@ -112,3 +119,47 @@ def test_a_script_on_standard_input_is_told_to_use_a_file(
     assert first == "auto 0"
     assert second.startswith("num_workers is 1 in a script without a file (<stdin>), expected 0")
     assert third == "hint: save the script in a file and run that file"
+
+
+MODULE = """
+from tests.torch.loading import number_of
+
+FACTOR = 7
+
+
+class OddError(Exception):
+    pass
+
+
+def scaled(sample):
+    number = number_of(sample)
+    if number == 3:
+        raise OddError("three")
+    return number * FACTOR
+"""
+
+
+def test_functions_of_a_module_that_workers_cannot_import_go_by_value(
+    dataset: CachedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "loaded_by_path.py"
+    file.write_text(MODULE, encoding="utf-8")
+    specification = importlib.util.spec_from_file_location("loaded_by_path", file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, "loaded_by_path", module)
+    specification.loader.exec_module(module)
+
+    iterator = iter(
+        dataset.to_torch_dataloader(
+            batch_size=2,
+            shuffle=False,
+            sample_transform_fn=module.scaled,
+            num_workers=1,
+            **FAST_WORKERS,
+        )
+    )
+    assert next(iterator).tolist() == [0, 7]
+    with pytest.raises(module.OddError, match="three"):
+        next(iterator)
