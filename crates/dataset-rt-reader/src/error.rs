@@ -77,6 +77,22 @@ pub enum ReaderError {
         /// One past the last.
         stop: u64,
     },
+    /// An epoch that would pass the last position.
+    #[error("an epoch of {epoch_len} samples from position {start} passes the end of the stream")]
+    StreamEnd {
+        /// First position.
+        start: u64,
+        /// Samples that were asked for.
+        epoch_len: u64,
+    },
+    /// Memory for a result is not to be had.
+    #[error("no memory for {what}: {bytes} bytes")]
+    OutOfMemory {
+        /// What the memory is for.
+        what: &'static str,
+        /// How much.
+        bytes: u64,
+    },
     /// A table given for an update was refused; nothing changed.
     #[error("metadata table refused: {reason}")]
     TableRefused {
@@ -133,6 +149,22 @@ pub enum ReaderError {
 }
 
 impl ReaderError {
+    /// Makes room for `length` values, where the length follows from what a caller asked for.
+    pub(crate) fn try_zeroed<T: Clone + Default>(
+        length: usize,
+        what: &'static str,
+    ) -> Result<Vec<T>, Self> {
+        let mut values = Vec::new();
+        values
+            .try_reserve_exact(length)
+            .map_err(|_| Self::OutOfMemory {
+                what,
+                bytes: (length as u64).saturating_mul(size_of::<T>() as u64),
+            })?;
+        values.resize(length, T::default());
+        Ok(values)
+    }
+
     pub(crate) fn io(
         operation: &'static str,
         path: impl Into<PathBuf>,

@@ -56,7 +56,7 @@ impl View {
             total += record.location.payload_bytes();
             offsets.push(total as i64);
         }
-        let mut buffer = vec![0; total];
+        let mut buffer = ReaderError::try_zeroed(total, "the payloads of a batch")?;
         let verify = self.read.verify_reads;
         if total < PARALLEL_BYTES || self.pool.num_threads() == 1 {
             copy_all(caches, &located, &mut buffer, verify)?;

@@ -86,7 +86,7 @@ impl View {
         }
         let length = usize::try_from(stop - start)
             .map_err(|_| ReaderError::PositionRange { start, stop })?;
-        let mut rows = vec![0; length];
+        let mut rows = ReaderError::try_zeroed(length, "the drawn rows")?;
         self.stream.fill(start, &mut rows);
         Ok(rows)
     }

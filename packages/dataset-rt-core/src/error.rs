@@ -7,7 +7,7 @@ use dataset_rt_reader::ReaderError;
 use dataset_rt_sampler::SamplerError;
 use dataset_rt_store::StoreError;
 use pyo3::PyErr;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 
 /// Exceptions defined in Python, so that they pickle across processes.
 mod exceptions {
@@ -63,9 +63,9 @@ fn reader_error(error: ReaderError) -> PyErr {
         ReaderError::UnknownCache { .. } | ReaderError::UnknownSample { .. } => {
             SampleNotFoundError::new_err(message)
         }
-        ReaderError::RowOutOfRange { .. } | ReaderError::PositionRange { .. } => {
-            PositionError::new_err(message)
-        }
+        ReaderError::RowOutOfRange { .. }
+        | ReaderError::PositionRange { .. }
+        | ReaderError::StreamEnd { .. } => PositionError::new_err(message),
         ReaderError::TableRefused { .. } => MetadataTableError::new_err(message),
         ReaderError::WeightCount { .. } => WeightError::new_err(message),
         ReaderError::Io {
@@ -76,6 +76,7 @@ fn reader_error(error: ReaderError) -> PyErr {
         ReaderError::Arrow { .. }
         | ReaderError::Threads { .. }
         | ReaderError::BadSnapshot { .. } => DatasetRtError::new_err(message),
+        ReaderError::OutOfMemory { .. } => PyMemoryError::new_err(message),
         ReaderError::ReaderPanic => PyRuntimeError::new_err(message),
         ReaderError::Closed => DatasetClosedError::new_err(message),
     }

@@ -202,11 +202,13 @@ fn as_value<'a>(object: &'a Bound<'_, PyAny>, sample: u64, column: &str) -> PyRe
     if object.is_instance(numpy_scalar_class(object.py())?)? {
         let item = object.call_method0("item")?;
         // Text would have to outlive `item`; np.str_ is a str and was read above.
-        match as_value(&item, sample, column)? {
-            Value::Boolean(value) => return Ok(Value::Boolean(value)),
-            Value::Integer(value) => return Ok(Value::Integer(value)),
-            Value::Float(value) => return Ok(Value::Float(value)),
-            Value::Null | Value::String(_) => {}
+        if item.cast::<PyInt>().is_ok() || item.cast::<PyFloat>().is_ok() {
+            return match as_value(&item, sample, column)? {
+                Value::Boolean(value) => Ok(Value::Boolean(value)),
+                Value::Integer(value) => Ok(Value::Integer(value)),
+                Value::Float(value) => Ok(Value::Float(value)),
+                Value::Null | Value::String(_) => Ok(Value::Null),
+            };
         }
     }
     Err(refused(

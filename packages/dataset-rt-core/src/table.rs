@@ -59,6 +59,13 @@ impl PyMetadataTable {
             .collect()
     }
 
+    /// Python type of each column: `"bool"`, `"int"`, `"float"`, `"str"` or, without values, `"None"`.
+    #[getter]
+    fn column_types(&self) -> Vec<&'static str> {
+        let fields = self.table.schema.fields().iter();
+        fields.map(|field| python_type(field.data_type())).collect()
+    }
+
     /// Values of one column, and a mask that is true where it is null.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<NumpyColumn<'py>> {
         let place = self
@@ -76,6 +83,16 @@ impl PyMetadataTable {
             .map_err(ReaderError::from)
             .map_err(CoreError::from)?;
         to_numpy(py, &column)
+    }
+}
+
+fn python_type(data_type: &DataType) -> &'static str {
+    match data_type {
+        DataType::Boolean => "bool",
+        DataType::Int64 => "int",
+        DataType::Float64 => "float",
+        DataType::LargeUtf8 => "str",
+        _ => "None",
     }
 }
 

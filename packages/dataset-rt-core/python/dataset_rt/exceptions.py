@@ -53,7 +53,11 @@ class MetadataTableError(DatasetRtError, ValueError):
 
 
 class WeightError(DatasetRtError, ValueError):
-    """Weights are negative, not finite, null, all zero, or unequal where the order ignores them."""
+    """Weights cannot be drawn by.
+
+    They are negative, not finite or all zero, are not one per row, or differ where the order
+    ignores them.
+    """
 
 
 class SampleNotFoundError(DatasetRtError, KeyError):
