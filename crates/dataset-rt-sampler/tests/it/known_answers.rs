@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use dataset_rt_sampler::{ALGORITHM_VERSION, Flat, OrderKind, Stream, WeightTable, philox4x32_10};
+use dataset_rt_sampler::{
+    ALGORITHM_VERSION, AliasEntry, Flat, OrderKind, Stream, WeightTable, philox4x32_10,
+};
 
 use crate::golden_vectors::{EVEN_WEIGHTED, PERMUTATION, TABLES, WEIGHTED};
 
@@ -121,4 +123,27 @@ fn filtered_draws_are_frozen() {
     let unfiltered = Stream::new(OrderKind::Permutation, 1, 4, None, None).unwrap();
     let expected = [0, 1, 2, 3, 4, 5].map(|at| [2, 3, 5, 7][unfiltered.row(at) as usize]);
     assert_draws(&stream, 0, &expected);
+}
+
+/// So a threshold of 0 never gives the bucket's own row, not even for a coin of 0.
+#[test]
+fn a_coin_equal_to_the_threshold_gives_the_alias() {
+    let (seed, position) = (0x0123_4567_89ab_cdef_u64, (7_u64 << 32) + 5);
+    let block = philox4x32_10(
+        [position as u32, (position >> 32) as u32, 1, 0],
+        [seed as u32, (seed >> 32) as u32],
+    );
+    let coin = u64::from(block[2]) | u64::from(block[3]) << 32;
+    for (threshold, is_alias) in [(coin - 1, true), (coin, true), (coin + 1, false)] {
+        let entry = |row: u64| AliasEntry {
+            threshold,
+            alias: 1 - row,
+        };
+        let table = WeightTable::from_entries(Flat::from(vec![entry(0), entry(1)])).unwrap();
+        let plain = Stream::new(OrderKind::Weighted, seed, 2, None, None).unwrap();
+        let stream = Stream::new(OrderKind::Weighted, seed, 2, Some(Arc::new(table)), None);
+        let bucket = plain.row(position);
+        let expected = if is_alias { 1 - bucket } else { bucket };
+        assert_draws(&stream.unwrap(), position, &[expected]);
+    }
 }
