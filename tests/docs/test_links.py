@@ -44,3 +44,15 @@ def test_every_page_of_the_documentation_can_be_reached_from_its_index() -> None
             if not match["target"].startswith(("http:", "https:", "#"))
         ]
     assert sorted(set(ROOT.glob("docs/**/*.md")) - reached) == []
+
+
+def test_files_named_in_the_architecture_page_exist() -> None:
+    named = set(re.findall(r"`([\w/]+\.(?:rs|py))`", (ROOT / "ARCHITECTURE.md").read_text()))
+    sources = [
+        path.as_posix()
+        for folder in ("crates", "packages")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".rs"}
+    ]
+    missing = [name for name in named if not any(path.endswith(f"/{name}") for path in sources)]
+    assert missing == []
