@@ -3,11 +3,12 @@
 import json
 
 from dataset_rt_bench.cases.iterate import CASE
+from dataset_rt_bench.cases.open import CASE as OPEN_CASE
 from dataset_rt_bench.environment import Environment
 from dataset_rt_bench.report import to_json, to_markdown
 from dataset_rt_bench.session import Outcome, Session
 from dataset_rt_bench.timing import Measurement
-from dataset_rt_bench.workload import Workload
+from dataset_rt_bench.workload import Workload, row_workload
 
 ENVIRONMENT = Environment(
     build_profile="release",
@@ -42,6 +43,18 @@ def test_a_row_shows_rate_ratio_and_range() -> None:
     table = rows(to_markdown(session(numpy_seconds=0.7)))
     assert table["dataset_rt"] == ["1,000", "1", "", "", ""]
     assert table["lmdb"] == ["500", "1", "2.00", "1.50 to 3.00", ""]
+
+
+def test_bytes_per_second_are_shown_only_where_payloads_matter() -> None:
+    outcome = Outcome(
+        OPEN_CASE,
+        row_workload(1000),
+        [Measurement("many rows", 20, (1.0,)), Measurement("1,000 rows", 20, (0.6,))],
+    )
+    markdown = to_markdown(Session(ENVIRONMENT, 1, [outcome], None))
+    assert "MB/s" in to_markdown(session(0.7))
+    assert "| contender | opens/s | ratio | range | goal |" in markdown
+    assert rows(markdown)["1,000 rows"] == ["33", "0.60", "0.60 to 0.60", "0.50 met"]
 
 
 def test_a_goal_is_met_or_missed() -> None:

@@ -1,7 +1,7 @@
 """Writes measurements down: a Markdown report for people, JSON for programs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -62,32 +62,39 @@ def _load(value: float | None) -> str:
 
 def _outcome_lines(outcome: Outcome) -> list[str]:
     case, workload = outcome.case, outcome.workload
+    columns = ["contender", *_rate_columns(outcome), "ratio", "range", "goal"]
     return [
         f"### {case.name}, {workload.title}",
         "",
         f"{case.question[:1].upper()}{case.question[1:]}.",
         "",
-        f"| contender | {case.item}/s | MB/s | ratio | range | goal |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-        *_contender_rows(outcome),
+        _row(columns),
+        _row(["---", *["---:"] * (len(columns) - 1)]),
+        *(_row(cells) for cells in _contender_cells(outcome)),
     ]
 
 
-def _contender_rows(outcome: Outcome) -> Iterator[str]:
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _moves_bytes(outcome: Outcome) -> bool:
+    """Whether bytes per second say anything: not where payloads are tiny on purpose."""
+    return outcome.case.scale == "record_size"
+
+
+def _rate_columns(outcome: Outcome) -> list[str]:
+    rate = f"{outcome.case.item}/s"
+    return [rate, "MB/s"] if _moves_bytes(outcome) else [rate]
+
+
+def _contender_cells(outcome: Outcome) -> Iterator[list[str]]:
     for measurement in outcome.measurements:
-        cells = [
-            measurement.contender,
-            f"{measurement.items_per_second:,.0f}",
-            _megabytes_per_second(outcome, measurement),
-            *_ratio_cells(outcome, measurement),
-        ]
-        yield f"| {' | '.join(cells)} |"
-
-
-def _megabytes_per_second(outcome: Outcome, measurement: Measurement) -> str:
-    if outcome.case.scale == "row_count":
-        return ""
-    return f"{measurement.items_per_second * outcome.workload.record_bytes / 1e6:,.0f}"
+        rate = measurement.items_per_second
+        cells = [measurement.contender, f"{rate:,.0f}"]
+        if _moves_bytes(outcome):
+            cells.append(f"{rate * outcome.workload.record_bytes / 1e6:,.0f}")
+        yield cells + _ratio_cells(outcome, measurement)
 
 
 def _ratio_cells(outcome: Outcome, measurement: Measurement) -> list[str]:
