@@ -23,7 +23,7 @@ setup: $(UV) ## Create .venv with everything, the native module built in release
 	$(UV) sync --frozen $(if $(wildcard $(NATIVE_MODULE)),,--reinstall-package dataset-rt-core)
 
 $(CURDIR)/.tools/uv/bin/uv:
-	$(PYTHON) -m pip install --quiet --target $(CURDIR)/.tools/uv 'uv==0.13.9'
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target $(CURDIR)/.tools/uv 'uv==0.13.9'
 
 .PHONY: example
 example: setup ## Run the guide's example: cache 32 records, print four batches of 8
@@ -47,8 +47,8 @@ check: check-format lint check-docs check-types ## Run every check that is not a
 .PHONY: check-format
 check-format: $(UV) ## Check formatting and lint the Python code
 	cargo fmt --check
-	$(UV) run --frozen --only-group lint --no-install-workspace ruff format --check
-	$(UV) run --frozen --only-group lint --no-install-workspace ruff check
+	$(UV) run --frozen --only-group lint ruff format --check
+	$(UV) run --frozen --only-group lint ruff check
 
 .PHONY: lint
 lint: ## Lint the Rust code
@@ -66,8 +66,8 @@ check-types: setup ## Type-check the Python code and compare the native module w
 .PHONY: format
 format: $(UV) ## Format all code
 	cargo fmt
-	$(UV) run --frozen --only-group lint --no-install-workspace ruff format
-	$(UV) run --frozen --only-group lint --no-install-workspace ruff check --fix
+	$(UV) run --frozen --only-group lint ruff format
+	$(UV) run --frozen --only-group lint ruff check --fix
 
 .PHONY: build
 build: $(UV) ## Rebuild the native module after an edit that `make setup` does not see
