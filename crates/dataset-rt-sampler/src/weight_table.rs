@@ -19,8 +19,9 @@ pub struct AliasEntry {
 
 /// Row weights in the form that draws need, 16 bytes per row.
 ///
-/// Every row is drawn with the probability that its weight says, to within 2^-60; a weight of 0
-/// is never drawn. Only a positive weight below about 2^-64 of the mean can come out as never drawn.
+/// The table gives every row its weight's share to within 2^-60 of all draws, and choosing the bucket
+/// by 64 bits adds at most `rows / 2^64` of that share. A weight of 0 is never drawn. A positive
+/// weight below about 2^-64 of the mean weight may never be drawn either, or once in over 2^61 draws.
 ///
 /// ```
 /// use dataset_rt_sampler::WeightTable;
@@ -56,9 +57,8 @@ impl WeightTable {
         Ok(Self::from_summary(weights, &summarize(weights)?))
     }
 
-    /// Builds the table into memory of the caller's, who knows where it should live: in a map of a
-    /// new file, or in huge pages, where a large table takes half the time. Gives `false`, and leaves
-    /// the memory as it is, if all weights are equal.
+    /// Builds the table into memory of the caller's, such as a map of a new file or huge pages. Gives
+    /// `false`, and leaves the memory as it is, if all weights are equal.
     ///
     /// # Errors
     /// As [`WeightTable::build`], and [`SamplerError::WeightTableLength`] unless there is one entry
