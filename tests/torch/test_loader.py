@@ -260,30 +260,39 @@ def test_more_workers_than_cores_do_not_warn(dataset: CachedDataset) -> None:
     assert loader.num_workers == 1000
 
 
-def test_workers_leave_by_themselves_when_a_cycle_held_the_loader(dataset: CachedDataset) -> None:
+@pytest.mark.parametrize("persistent_workers", [True, False])
+def test_workers_leave_by_themselves_when_a_cycle_held_the_loader(
+    dataset: CachedDataset, persistent_workers: bool
+) -> None:
     def fail(_sample: CachedSample) -> None:
         raise ValueError("on purpose")
 
-    before = set(multiprocessing.active_children())
-    for persistent_workers in (True, False):
+    def loop() -> Any:
+        before = set(multiprocessing.active_children())
+        loader = dataset.to_torch_dataloader(
+            sample_transform_fn=fail,
+            num_workers=2,
+            persistent_workers=persistent_workers,
+            **FAST_WORKERS,
+        )
+        iterator = iter(loader)
         try:
-            # The name makes a cycle: exception, traceback, frame, exception.
-            for _batch in dataset.to_torch_dataloader(
-                sample_transform_fn=fail,
-                num_workers=2,
-                persistent_workers=persistent_workers,
-                **FAST_WORKERS,
-            ):
-                pass
+            next(iterator)
         except ValueError as error:
+            # A cycle: this frame, the exception, its traceback, this frame.
             kept = error
-            workers = set(multiprocessing.active_children()) - before
-        assert len(workers) == 2
         assert kept is not None
-        del kept
+        return set(multiprocessing.active_children()) - before
+
+    gc.disable()
+    try:
+        workers = loop()
+        assert len(workers) == 2
         gc.collect()
-        # Torch terminates those that do not leave within five seconds.
-        assert [worker.exitcode for worker in workers] == [0, 0]
+    finally:
+        gc.enable()
+    # Torch terminates those that do not leave within five seconds.
+    assert [worker.exitcode for worker in workers] == [0, 0]
 
 
 def test_a_damaged_record_is_the_same_error_with_and_without_workers(
