@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import multiprocessing
 import warnings
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import dataset_rt_torch.distributed
 from dataset_rt import ConfigError, DatasetRuntime, ReaderConfig
 from tests.torch.loading import flat, number_of, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.queues import Queue
+    from multiprocessing.synchronize import Event
     from pathlib import Path
 
     from dataset_rt import CachedDataset
@@ -132,15 +135,24 @@ def test_ranks_that_make_no_sense_are_refused(
         dataset.to_torch_dataloader(**options)
 
 
-def run_rank(
-    rank: int, world_size: int, meeting_file: str, cache: str, outcomes: Queue[Any]
-) -> None:
+class Remembering(logging.Handler):
+    """Keeps warnings, and tells another process of the first."""
+
+    def __init__(self, told: Event) -> None:
+        super().__init__(logging.WARNING)
+        self.told = told
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+        self.told.set()
+
+
+def run_rank(rank: int, meeting_file: str, cache: str, outcomes: Queue[Any], waited: Event) -> None:
     """Build several loaders on one rank of a real process group and report what came of each."""
     import torch.distributed as dist  # noqa: PLC0415 - only in processes of their own
 
-    dist.init_process_group(
-        "gloo", init_method=f"file://{meeting_file}", rank=rank, world_size=world_size
-    )
+    dist.init_process_group("gloo", init_method=f"file://{meeting_file}", rank=rank, world_size=2)
     dataset = DatasetRuntime(num_workers=1).cached_dataset(
         cache, reader_config=ReaderConfig(seed=42)
     )
@@ -167,6 +179,15 @@ def run_rank(
             outcome[name] = str(error)
         else:
             outcome[name] = (loader.seed, numbers_of(loader))
+    if rank == 1:
+        waited.wait(RANK_TIMEOUT_SECONDS)
+    else:
+        # The notice comes from a thread of its own while this rank waits for the other one.
+        logging.getLogger("dataset_rt.loader").addHandler(handler := Remembering(waited))
+        dataset_rt_torch.distributed.NOTICE_SECONDS = 0.01
+    dataset.to_torch_dataloader(seed=42, num_workers=0)
+    if rank == 0:
+        outcome["notice"] = handler.messages
     dataset.set_weights([1.0 + rank] + [1.0] * (len(dataset) - 1))
     try:
         dataset.to_torch_dataloader(seed=42, num_workers=0)
@@ -184,7 +205,7 @@ def outcomes(
     context = multiprocessing.get_context("forkserver")
     queue = context.Queue()
     meeting_file = tmp_path_factory.mktemp("ranks") / "meeting"
-    arguments = (2, str(meeting_file), str(write_numbers(50)), queue)
+    arguments = (str(meeting_file), str(write_numbers(50)), queue, context.Event())
     processes = [
         context.Process(target=run_rank, args=(rank, *arguments), daemon=True) for rank in range(2)
     ]
@@ -234,3 +255,7 @@ def test_explicit_ranks_win_over_the_process_group(outcomes: list[dict[str, Any]
         _, batches = outcome["explicit rank"]
         assert len(batches[0]) == 8 + rank
         assert len(flat(batches)) == 24
+
+
+def test_a_rank_that_waits_for_the_others_says_so(outcomes: list[dict[str, Any]]) -> None:
+    assert outcomes[0]["notice"][0].startswith("waiting for all 2 ranks to build this loader")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,13 @@ import torch.distributed as dist
 
 from dataset_rt import arguments
 from dataset_rt.exceptions import ConfigError
+from dataset_rt_torch.notices import warn_of_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+NOTICE_SECONDS = 30.0
+"""After how long a rank says that it waits for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +104,15 @@ def report_fault(topology: Topology, fault: BaseException) -> None:
 
 
 def _gather(topology: Topology, own: tuple[Any, ...]) -> list[Any]:
-    gathered: list[Any] = [None] * topology.world_size
-    dist.all_gather_object(gathered, own)
+    # A loader that only one rank builds, as for evaluation, would wait until the group's timeout.
+    notice = threading.Timer(NOTICE_SECONDS, warn_of_waiting, (topology.world_size,))
+    notice.daemon = True
+    notice.start()
+    try:
+        gathered: list[Any] = [None] * topology.world_size
+        dist.all_gather_object(gathered, own)
+    finally:
+        notice.cancel()
     return gathered
 
 

@@ -51,6 +51,15 @@ def warn_of_repeat(epoch: int, options: LoaderOptions) -> None:
         )
 
 
+def warn_of_waiting(world_size: int) -> None:
+    """Log that this rank waits for the others to build the same loader."""
+    logger.warning(
+        "waiting for all %d ranks to build this loader\n"
+        "hint: pass rank=0, world_size=1 where only one rank builds it",
+        world_size,
+    )
+
+
 def report(message: str, *, verbose: bool) -> None:
     """Log a message; print it on stderr if it was asked for and logging would not show it."""
     logger.info(message)
