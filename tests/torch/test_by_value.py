@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dataset_rt import CachedDataset
 
 SCRIPT = """
+import multiprocessing
 import sys
 from typing import NamedTuple
 
@@ -46,6 +47,7 @@ def pair_of(sample):
 
 if __name__ == "__main__":
     SCALE = 10
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "dataset_rt_torch"])
 
     class Guarded(NamedTuple):
         number: int
@@ -100,12 +102,17 @@ def run(arguments: list[object], text: str | None = None) -> subprocess.Complete
     )
 
 
-def test_classes_of_a_script_work_in_spawned_workers(
-    write_numbers: Callable[[int], Path], tmp_path: Path
+@pytest.mark.parametrize("main", ["script", "no file"])
+def test_classes_of_the_main_module_work_in_workers(
+    write_numbers: Callable[[int], Path], tmp_path: Path, main: str
 ) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT, encoding="utf-8")
-    finished = run([script, write_numbers(50), "spawn"])
+    if main == "script":
+        script = tmp_path / "script.py"
+        script.write_text(SCRIPT, encoding="utf-8")
+        finished = run([script, write_numbers(50), "spawn"])
+    else:
+        # As in a notebook, whose main module workers cannot import.
+        finished = run(["-c", SCRIPT, write_numbers(50), "forkserver"])
     assert finished.stderr == ""
     assert finished.stdout.splitlines() == ["refused four: 4", "done"]
 
