@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dataset_rt_torch.snapshot import remove_abandoned
 from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of
 
 if TYPE_CHECKING:
@@ -106,9 +107,42 @@ def test_a_copy_or_a_forked_child_removes_nothing(dataset: CachedDataset, tmp_pa
     assert len(flat(numbers_of(loader))) == 50
 
 
+def test_snapshots_of_killed_processes_are_removed_and_those_of_living_ones_are_not(
+    dataset: CachedDataset, tmp_path: Path
+) -> None:
+    loader = make_loader(dataset, work_dir=tmp_path)
+    (living,) = tmp_path.iterdir()
+    child = os.fork()
+    if child == 0:
+        # A status of its own, so that a failure to build is seen.
+        status = 1
+        try:
+            kept = make_loader(dataset, work_dir=tmp_path)
+            status = 0 if len(kept) == 5 else 1
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    (tmp_path / "dataset-rt-snapshot-file").touch()
+    (tmp_path / "other").mkdir()
+    everything = set(tmp_path.iterdir())
+    (abandoned,) = (
+        path for path in everything if path != living and (path / "snapshot.json").exists()
+    )
+
+    remove_abandoned(str(tmp_path))
+    assert set(tmp_path.iterdir()) == everything, "all of them are too young"
+
+    for path in everything:
+        os.utime(path, (0, 0))
+    remove_abandoned(str(tmp_path))
+    assert set(tmp_path.iterdir()) == everything - {abandoned}
+    assert len(flat(numbers_of(loader))) == 50
+
+
 SCRIPT_LEAVES_AT = """
 import sys
 from dataset_rt import DatasetRuntime
+from dataset_rt_torch.snapshot import remove_abandoned
 from tests.torch.loading import number_of
 
 if __name__ == "__main__":

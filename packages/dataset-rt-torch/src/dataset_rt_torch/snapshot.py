@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import functools
+import os
 import shutil
+import stat
 import tempfile
+import time
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +21,9 @@ if TYPE_CHECKING:
 
 # After the loading workers: multiprocessing ends them at exit before it runs negative priorities.
 _EXIT_PRIORITY = -10
+_PREFIX = "dataset-rt-snapshot-"
+# A younger directory may be one whose owner is just about to lock it.
+_MIN_ABANDONED_SECONDS = 60
 
 
 class Snapshot:
@@ -63,12 +72,14 @@ class Snapshot:
 
     @classmethod
     def _owned(cls, write: Callable[[str], None], work_dir: str | None) -> Snapshot:
-        if work_dir is not None:
+        if work_dir is None:
+            _remove_abandoned_once()
+        else:
             Path(work_dir).mkdir(parents=True, exist_ok=True)
-        directory = tempfile.mkdtemp(prefix="dataset-rt-snapshot-", dir=work_dir)
+        directory = tempfile.mkdtemp(prefix=_PREFIX, dir=work_dir)
         snapshot = cls(directory)
         # Before the export, so that a failed or interrupted one leaves nothing behind either.
-        Finalize(snapshot, _remove, args=(directory,), exitpriority=_EXIT_PRIORITY)
+        Finalize(snapshot, _remove, args=(directory, _lock(directory)), exitpriority=_EXIT_PRIORITY)
         write(directory)
         return snapshot
 
@@ -85,7 +96,52 @@ class Snapshot:
         return f"Snapshot({self.path!r})"
 
 
-def _remove(directory: str) -> None:
+def remove_abandoned(parent: str) -> None:
+    """Remove the snapshots in a directory whose processes were killed before they could.
+
+    A living owner holds a lock on its snapshot, which the system takes back when it dies. Only for
+    directories of one machine: elsewhere a lock may not be seen by all.
+    """
+    newest = time.time() - _MIN_ABANDONED_SECONDS
+    for entry in os.scandir(parent):
+        # The owner may be anybody, and anything may vanish meanwhile.
+        with contextlib.suppress(OSError):
+            status = entry.stat(follow_symlinks=False)
+            if (
+                entry.name.startswith(_PREFIX)
+                and stat.S_ISDIR(status.st_mode)
+                and status.st_uid == os.getuid()
+                and status.st_mtime < newest
+            ):
+                lock = _lock(entry.path)
+                if lock is not None:
+                    _remove(entry.path, lock)
+
+
+@functools.cache
+def _remove_abandoned_once() -> None:
+    with contextlib.suppress(OSError):
+        remove_abandoned(tempfile.gettempdir())
+
+
+def _lock(directory: str) -> int | None:
+    """Lock a directory and return the descriptor that holds the lock.
+
+    None where another process holds it, or where the file system has no locks; such snapshots are
+    never taken for abandoned.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove(directory: str, lock: int | None) -> None:
     # At exit and in garbage collection there is nobody to tell, and a directory that something
     # else has removed is no fault.
     shutil.rmtree(directory, ignore_errors=True)
+    if lock is not None:
+        os.close(lock)
