@@ -67,12 +67,10 @@ class Workspace:
 
         return self._written_once("lmdb", workload, write)
 
-    def scratch(self, name: str) -> Path:
-        """Return an empty directory for output that is thrown away."""
-        path = self.directory / "scratch" / name
-        remove(path)
-        path.mkdir(parents=True)
-        return path
+    @property
+    def scratch_directory(self) -> Path:
+        """Where output goes that is thrown away; each case has a directory of its own in it."""
+        return self.directory / "scratch"
 
     def _written_once(self, kind: str, workload: Workload, write: Callable[[Path], None]) -> Path:
         """Write under a temporary name and rename, so that what exists is complete."""

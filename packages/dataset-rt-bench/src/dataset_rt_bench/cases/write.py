@@ -14,13 +14,12 @@ from dataset_rt_bench.workspace import Workspace, remove
 
 
 class Output:
-    """The directory that one contender writes to, empty before each run."""
+    """The directory that all contenders write to in turn, so that there is one output at a time."""
 
-    def __init__(self, workspace: Workspace, contender_name: str) -> None:
-        """Choose a directory of its own."""
+    def __init__(self, workspace: Workspace) -> None:
+        """Leave the directory to the first run."""
         self.workspace = workspace
-        self.name = f"write-{contender_name}"
-        self.directory: Path = workspace.scratch(self.name)
+        self.directory = workspace.scratch_directory / "write"
 
     @property
     def path(self) -> Path:
@@ -28,8 +27,9 @@ class Output:
         return self.directory / "records"
 
     def clear(self) -> None:
-        """Drop the last output, so that its pages are not written back during another run."""
-        self.workspace.scratch(self.name)
+        """Drop the last output, so that its pages are not written back during the next run."""
+        self.remove()
+        self.directory.mkdir(parents=True)
         os.sync()
 
     def remove(self) -> None:
@@ -40,7 +40,7 @@ class Output:
 def dataset_rt(workspace: Workspace, workload: Workload) -> Contender:
     """``runtime.write_cache``: payloads, metadata, checksums; synced and published."""
     source = BenchmarkSource(workload)
-    output = Output(workspace, "dataset_rt")
+    output = Output(workspace)
 
     def run() -> int:
         (result,) = workspace.runtime.write_cache(source, output.path)
@@ -62,7 +62,7 @@ def dataset_rt(workspace: Workspace, workload: Workload) -> Contender:
 
 def lmdb(workspace: Workspace, workload: Workload) -> Contender:
     """``put`` of payload and metadata in one transaction, whose commit syncs."""
-    output = Output(workspace, "lmdb")
+    output = Output(workspace)
 
     def run() -> int:
         return lmdb_peer.write(output.path, BenchmarkSource(workload), workload)
@@ -77,8 +77,8 @@ def lmdb(workspace: Workspace, workload: Workload) -> Contender:
     return Contender(run, delivery, prepare=output.clear, teardown=output.remove)
 
 
-def _file(workspace: Workspace, workload: Workload, name: str, *, durable: bool) -> Contender:
-    output = Output(workspace, name)
+def _file(workspace: Workspace, workload: Workload, *, durable: bool) -> Contender:
+    output = Output(workspace)
 
     def run() -> int:
         return memmap_peer.write(output.path, BenchmarkSource(workload), durable=durable)
@@ -95,12 +95,12 @@ def _file(workspace: Workspace, workload: Workload, name: str, *, durable: bool)
 
 def file_write(workspace: Workspace, workload: Workload) -> Contender:
     """A bare loop of buffered ``file.write`` of payloads, which leaves syncing to the system."""
-    return _file(workspace, workload, "file", durable=False)
+    return _file(workspace, workload, durable=False)
 
 
 def file_write_and_sync(workspace: Workspace, workload: Workload) -> Contender:
     """The same loop with an ``fsync`` at the end, as durable as the others."""
-    return _file(workspace, workload, "file-and-sync", durable=True)
+    return _file(workspace, workload, durable=True)
 
 
 CASE = Case(
