@@ -5,15 +5,16 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::RecordBatch;
 
 use crate::active_table::RecordNumber;
+use crate::buffers::Buffer;
 use crate::error::ReaderError;
 use crate::gather::Located;
 use crate::view::View;
 
 /// Payloads back to back.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Gathered {
     /// All payloads.
-    pub buffer: Vec<u8>,
+    pub buffer: Buffer,
     /// Where each payload begins, and one past the last: one more than there are records.
     pub offsets: Vec<i64>,
 }

@@ -56,14 +56,14 @@ impl View {
             total += record.location.payload_bytes();
             offsets.push(total as i64);
         }
-        let mut buffer = ReaderError::try_zeroed(total, "the payloads of a batch")?;
+        let mut buffer = self.pool.buffers().take(total)?;
         let verify = self.read.verify_reads;
         if total < PARALLEL_BYTES || self.pool.num_threads() == 1 {
-            copy_all(caches, &located, &mut buffer, verify)?;
+            copy_all(caches, &located, buffer.bytes_mut(), verify)?;
         } else {
             let mut tasks = Vec::with_capacity(total / TASK_BYTES + 1);
             let mut rest_records = located.as_slice();
-            let mut rest_buffer = buffer.as_mut_slice();
+            let mut rest_buffer = buffer.bytes_mut();
             while !rest_records.is_empty() {
                 let mut bytes = 0;
                 let mut count = 0;

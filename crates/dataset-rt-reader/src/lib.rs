@@ -12,6 +12,7 @@
 
 mod active_table;
 mod batch;
+mod buffers;
 mod caches;
 mod dataset;
 mod error;
@@ -26,6 +27,7 @@ mod view;
 
 pub use active_table::{ActiveTable, RecordNumber};
 pub use batch::{Batch, Gathered};
+pub use buffers::{Buffer, BufferStore};
 pub use caches::{CacheSet, Placed};
 pub use dataset::Dataset;
 pub use error::ReaderError;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use crate::buffers::BufferStore;
 use crate::error::ReaderError;
 
 /// How many threads this process may keep busy: affinity and cgroup quotas are counted in.
@@ -18,6 +19,7 @@ pub fn available_parallelism() -> usize {
 pub struct Pool {
     num_threads: usize,
     running: Mutex<Option<(u32, Arc<ThreadPool>)>>,
+    buffers: Arc<BufferStore>,
 }
 
 impl Pool {
@@ -27,6 +29,7 @@ impl Pool {
         Self {
             num_threads: num_threads.max(1),
             running: Mutex::new(None),
+            buffers: Arc::default(),
         }
     }
 
@@ -34,6 +37,11 @@ impl Pool {
     #[must_use]
     pub fn num_threads(&self) -> usize {
         self.num_threads
+    }
+
+    /// Memory for batches, used again and again.
+    pub(crate) fn buffers(&self) -> &Arc<BufferStore> {
+        &self.buffers
     }
 
     /// The threads of this process.

@@ -2,18 +2,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataset_rt_reader::{Batch, MetadataTable, ReaderError};
+use dataset_rt_reader::{Batch, Buffer, MetadataTable, ReaderError};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyMemoryView};
 
-use crate::buffer::PyMappedBytes;
+use crate::buffer::{PyBatchBuffer, PyMappedBytes};
 use crate::error::CoreError;
 use crate::gateway::detached;
 use crate::samples::{SampleFactory, payload};
 use crate::table::{PyMetadataTable, as_signed, into_numpy};
 
+/// Payloads and offsets.
 type Payloads = (Py<PyArray1<u8>>, Py<PyArray1<i64>>);
 
 /// Records of a dataset, in order.
@@ -41,10 +42,26 @@ impl PyBatch {
     fn payloads(&self, py: Python<'_>) -> PyResult<&Payloads> {
         self.payloads.get_or_try_init(py, || {
             let gathered = detached(py, || self.lock().take_gathered())?;
-            let buffer = into_numpy(py, gathered.buffer).unbind();
+            let buffer = array_over(py, gathered.buffer)?.unbind();
             Ok((buffer, into_numpy(py, gathered.offsets).unbind()))
         })
     }
+}
+
+/// A writable NumPy array over the memory of a batch, without a copy.
+fn array_over(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyArray1<u8>>> {
+    if buffer.bytes().is_empty() {
+        // numpy.frombuffer refuses empty buffers.
+        return Ok(into_numpy(py, Vec::new()));
+    }
+    static FROM_BUFFER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let from_buffer = FROM_BUFFER
+        .get_or_try_init(py, || {
+            Ok::<_, PyErr>(py.import("numpy")?.getattr("frombuffer")?.unbind())
+        })?
+        .bind(py);
+    let array = from_buffer.call1((PyBatchBuffer::new(buffer), "uint8"))?;
+    Ok(array.cast_into::<PyArray1<u8>>()?)
 }
 
 #[pymethods]

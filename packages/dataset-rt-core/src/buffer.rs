@@ -1,10 +1,12 @@
-//! Read-only Python buffers over mapped files; the binding's only unsafe code.
+//! Python buffers over memory that Rust owns: read-only over mapped files, writable over the
+//! memory of a batch; the binding's only unsafe code.
 
 #![allow(unsafe_code, reason = "the buffer protocol hands out a raw pointer")]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::ops::Range;
 
+use dataset_rt_reader::Buffer;
 use dataset_rt_store::Map;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -36,30 +38,120 @@ impl PyMappedBytes {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("no view was given"));
-        }
         let this = slf.get();
         let bytes = &this.map.bytes()[this.range.clone()];
-        let length = ffi::Py_ssize_t::try_from(bytes.len())
-            .map_err(|_| PyBufferError::new_err("the record is too long for a view"))?;
-        // SAFETY: the pointer and the length describe bytes of a map that `slf` keeps alive, and
-        // PyBuffer_FillInfo stores a new reference to `slf` in the view; the last argument but one
-        // makes the view read-only, so nobody writes to the map.
-        let filled = unsafe {
-            ffi::PyBuffer_FillInfo(
+        let pointer = bytes.as_ptr().cast_mut();
+        // SAFETY: the bytes belong to a map that `slf` keeps alive; the view is read-only, so
+        // nobody writes to it.
+        unsafe {
+            fill_view(
                 view,
-                slf.as_ptr(),
-                bytes.as_ptr().cast_mut().cast::<c_void>(),
-                length,
-                1,
+                slf.as_any(),
+                pointer,
+                bytes.len(),
+                IsReadOnly::Yes,
                 flags,
             )
-        };
-        if filled == 0 {
-            Ok(())
-        } else {
-            Err(PyErr::fetch(slf.py()))
         }
+    }
+}
+
+/// The payloads of a batch. Arrays over it keep it alive; then its memory serves another batch.
+#[pyclass(frozen, name = "BatchBuffer", module = "dataset_rt._core")]
+pub(crate) struct PyBatchBuffer {
+    /// First byte of `_owner`, which nothing in Rust reads or writes from now on.
+    pointer: *mut u8,
+    length: usize,
+    /// Held for its memory and for what happens when it is dropped.
+    _owner: Buffer,
+}
+
+// SAFETY: the pointer goes with the buffer that it points into, and only Python's buffer protocol,
+// whose users see to their own locking, reads or writes through it.
+unsafe impl Send for PyBatchBuffer {}
+// SAFETY: as above; `&self` gives no access to the bytes from Rust.
+unsafe impl Sync for PyBatchBuffer {}
+
+impl PyBatchBuffer {
+    pub(crate) fn new(mut owner: Buffer) -> Self {
+        let bytes = owner.bytes_mut();
+        let (pointer, length) = (bytes.as_mut_ptr(), bytes.len());
+        // Moving the owner moves no byte: the memory is on the heap.
+        Self {
+            pointer,
+            length,
+            _owner: owner,
+        }
+    }
+}
+
+#[pymethods]
+impl PyBatchBuffer {
+    fn __len__(&self) -> usize {
+        self.length
+    }
+
+    // SAFETY: `view` is null or points to a Py_buffer that the interpreter owns for this call.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        // SAFETY: pointer and length describe memory that `slf` owns and that Rust does not touch
+        // again, so it may be written through the view.
+        unsafe {
+            fill_view(
+                view,
+                slf.as_any(),
+                this.pointer,
+                this.length,
+                IsReadOnly::No,
+                flags,
+            )
+        }
+    }
+}
+
+enum IsReadOnly {
+    Yes,
+    No,
+}
+
+/// Fills in a view of `length` bytes at `pointer`, which `owner` keeps alive.
+///
+/// # Safety
+/// `view` is null or valid for writes; the bytes live as long as `owner`, and unless the view is
+/// read-only nobody else uses them.
+unsafe fn fill_view(
+    view: *mut ffi::Py_buffer,
+    owner: &Bound<'_, PyAny>,
+    pointer: *mut u8,
+    length: usize,
+    is_read_only: IsReadOnly,
+    flags: c_int,
+) -> PyResult<()> {
+    if view.is_null() {
+        return Err(PyBufferError::new_err("no view was given"));
+    }
+    let length = ffi::Py_ssize_t::try_from(length)
+        .map_err(|_| PyBufferError::new_err("too long for a view"))?;
+    let read_only = c_int::from(matches!(is_read_only, IsReadOnly::Yes));
+    // SAFETY: the caller vouches for view, pointer and length; PyBuffer_FillInfo stores a new
+    // reference to the owner in the view.
+    let filled = unsafe {
+        ffi::PyBuffer_FillInfo(
+            view,
+            owner.as_ptr(),
+            pointer.cast(),
+            length,
+            read_only,
+            flags,
+        )
+    };
+    if filled == 0 {
+        Ok(())
+    } else {
+        Err(PyErr::fetch(owner.py()))
     }
 }

@@ -24,7 +24,7 @@ mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
-    use crate::buffer::PyMappedBytes;
+    use crate::buffer::{PyBatchBuffer, PyMappedBytes};
     #[pymodule_export]
     use crate::dataset::PyDataset;
     #[pymodule_export]

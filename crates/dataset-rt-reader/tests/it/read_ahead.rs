@@ -37,7 +37,7 @@ fn payloads(batch: &Batch) -> Vec<Vec<u8>> {
     gathered
         .offsets
         .windows(2)
-        .map(|pair| gathered.buffer[pair[0] as usize..pair[1] as usize].to_vec())
+        .map(|pair| gathered.buffer.bytes()[pair[0] as usize..pair[1] as usize].to_vec())
         .collect()
 }
 
@@ -77,7 +77,7 @@ fn samples_before_a_damaged_one_arrive_and_then_the_error() {
         shuffle: false,
         ..draw(0)
     };
-    let dataset = open(&[path.clone()], sequential, read(16));
+    let dataset = open(std::slice::from_ref(&path), sequential, read(16));
     let shard = path.join("shards/000000.bin");
     let mut bytes = std::fs::read(&shard).unwrap();
     *bytes.last_mut().unwrap() ^= 1;

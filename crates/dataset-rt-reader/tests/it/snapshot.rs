@@ -77,7 +77,7 @@ fn a_cache_that_was_built_anew_is_noticed() {
     let base = tempfile::tempdir().unwrap();
     let path = write(base.path(), "s", 40, ("x", Value::Integer(3)));
     let folder = base.path().join("snapshot");
-    let dataset = open(&[path.clone()], draw(1), read(8));
+    let dataset = open(std::slice::from_ref(&path), draw(1), read(8));
     dataset
         .view()
         .unwrap()

@@ -7,6 +7,8 @@ use std::time::Duration;
 use dataset_rt_store::{CacheWriter, SourceName, StoreError, Value, WriterOptions};
 
 pub(crate) type Row<'a> = (&'a [u8], Vec<Value<'a>>);
+/// Payload and values, as text, of one record.
+pub(crate) type FoundRow = (Vec<u8>, Vec<String>);
 
 pub(crate) fn options(max_shard_bytes: u64) -> WriterOptions {
     WriterOptions {
@@ -69,7 +71,7 @@ pub(crate) fn files_below(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Reads every record and every value, verified.
-pub(crate) fn read_all(path: &Path) -> Result<Vec<(Vec<u8>, Vec<String>)>, StoreError> {
+pub(crate) fn read_all(path: &Path) -> Result<Vec<FoundRow>, StoreError> {
     let cache = dataset_rt_store::Cache::open(path)?;
     let columns = cache.metadata().columns().len();
     (0..cache.len())

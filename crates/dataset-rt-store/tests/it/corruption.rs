@@ -2,7 +2,7 @@ use std::path::Path;
 
 use dataset_rt_store::{Cache, StoreError, Value};
 
-use crate::building::{build, files_below, options, read_all};
+use crate::building::{FoundRow, build, files_below, options, read_all};
 
 fn small_cache(base: &Path) -> std::path::PathBuf {
     let rows = [
@@ -17,7 +17,7 @@ fn small_cache(base: &Path) -> std::path::PathBuf {
 }
 
 /// Opens, validates and reads everything; an error must be one that says "damaged".
-fn read_after_damage(path: &Path) -> Result<Vec<(Vec<u8>, Vec<String>)>, StoreError> {
+fn read_after_damage(path: &Path) -> Result<Vec<FoundRow>, StoreError> {
     let found = read_all(path);
     if let Err(error) = &found {
         let expected = error.is_corruption()

@@ -8,6 +8,7 @@ from dataset_rt.records import CachedSample
 
 __all__ = [
     "Batch",
+    "BatchBuffer",
     "BatchIterator",
     "Dataset",
     "ExistingCache",
@@ -48,6 +49,7 @@ def build_cache(
     prefetch_size: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> str: ...
+
 @final
 class ExistingCache:
     path: str
@@ -183,6 +185,10 @@ class WindowPlan:
     @property
     def dropped_samples(self) -> int: ...
     def window(self, epoch: int, batch: int) -> tuple[int, int, int]: ...
+
+@final
+class BatchBuffer:
+    def __len__(self) -> int: ...
 
 @final
 class MappedBytes:

@@ -1,0 +1,110 @@
+//! Batch buffers that are used again: fresh memory would cost a page fault every 4 KiB.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::ReaderError;
+
+/// Buffers that may wait for their next use.
+const KEPT_BUFFERS: usize = 6;
+/// Bytes of all waiting buffers.
+const KEPT_BYTES: usize = 256 << 20;
+
+/// Where buffers wait between two batches.
+#[derive(Debug, Default)]
+pub struct BufferStore {
+    waiting: Mutex<Vec<Vec<u8>>>,
+}
+
+impl BufferStore {
+    /// A buffer of this length; what is in it does not matter, as it is overwritten whole.
+    pub(crate) fn take(self: &Arc<Self>, length: usize) -> Result<Buffer, ReaderError> {
+        let fits = |buffer: &Vec<u8>| {
+            // A buffer much larger than needed would keep its memory from everybody else.
+            buffer.capacity() >= length && buffer.capacity() / 4 <= length
+        };
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = waiting
+            .iter()
+            .position(fits)
+            .map(|place| waiting.swap_remove(place));
+        drop(waiting);
+        let bytes = match kept {
+            Some(mut bytes) => {
+                bytes.resize(length, 0);
+                bytes
+            }
+            None => ReaderError::try_zeroed(length, "the payloads of a batch")?,
+        };
+        Ok(Buffer {
+            bytes,
+            store: Arc::clone(self),
+        })
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        if bytes.capacity() > KEPT_BYTES {
+            return;
+        }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push(bytes);
+        // The oldest makes room, so that sizes nobody asks for any more disappear.
+        while waiting.len() > KEPT_BUFFERS
+            || waiting.iter().map(Vec::capacity).sum::<usize>() > KEPT_BYTES
+        {
+            waiting.remove(0);
+        }
+    }
+}
+
+/// Memory of one batch; goes back to its store when dropped.
+#[derive(Debug)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    store: Arc<BufferStore>,
+}
+
+impl Buffer {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.store.give_back(std::mem::take(&mut self.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_and_few_are_kept() {
+        let store = Arc::new(BufferStore::default());
+        let first = store.take(1_000).expect("memory");
+        let address = first.bytes().as_ptr();
+        drop(first);
+        assert_eq!(store.take(900).expect("memory").bytes().as_ptr(), address);
+        let many: Vec<_> = (0..50)
+            .map(|_| store.take(1_000).expect("memory"))
+            .collect();
+        drop(many);
+        assert_eq!(store.waiting.lock().expect("a lock").len(), KEPT_BUFFERS);
+    }
+
+    #[test]
+    fn a_small_batch_does_not_hold_a_large_buffer() {
+        let store = Arc::new(BufferStore::default());
+        drop(store.take(1_000_000).expect("memory"));
+        assert_eq!(store.take(10).expect("memory").bytes().len(), 10);
+        assert_eq!(store.waiting.lock().expect("a lock").len(), 2);
+    }
+}
