@@ -1,5 +1,6 @@
 //! Batch buffers that are used again: fresh memory would cost a page fault every 4 KiB.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::ReaderError;
@@ -8,6 +9,10 @@ use crate::error::ReaderError;
 const KEPT_BUFFERS: usize = 6;
 /// Bytes of all waiting buffers.
 const KEPT_BYTES: usize = 256 << 20;
+/// Buffers begin at a multiple of this. Large allocations lie 16 bytes past the start of a page, and
+/// records often begin at one: at that distance the `rep movsb` of AMD Zen 3 copies at a quarter of
+/// its speed (measured at 100 KiB: 45 against 11 µs).
+const ALIGNMENT_BYTES: usize = 64;
 
 /// Where buffers wait between two batches.
 #[derive(Debug, Default)]
@@ -18,9 +23,10 @@ pub struct BufferStore {
 impl BufferStore {
     /// A buffer of this length; what is in it does not matter, as it is overwritten whole.
     pub(crate) fn take(self: &Arc<Self>, length: usize) -> Result<Buffer, ReaderError> {
+        let needed = length.saturating_add(ALIGNMENT_BYTES);
         let fits = |buffer: &Vec<u8>| {
             // A buffer much larger than needed would keep its memory from everybody else.
-            buffer.capacity() >= length && buffer.capacity() / 4 <= length
+            buffer.capacity() >= needed && buffer.capacity() / 4 <= needed
         };
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = waiting
@@ -30,13 +36,16 @@ impl BufferStore {
         drop(waiting);
         let bytes = match kept {
             Some(mut bytes) => {
-                bytes.resize(length, 0);
+                bytes.resize(needed, 0);
                 bytes
             }
-            None => ReaderError::try_zeroed(length, "the payloads of a batch")?,
+            None => ReaderError::try_zeroed(needed, "the payloads of a batch")?,
         };
+        let address = bytes.as_ptr().addr();
+        let start = address.next_multiple_of(ALIGNMENT_BYTES) - address;
         Ok(Buffer {
             bytes,
+            range: start..start + length,
             store: Arc::clone(self),
         })
     }
@@ -60,6 +69,8 @@ impl BufferStore {
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
+    /// The part that is in use.
+    range: Range<usize>,
     store: Arc<BufferStore>,
 }
 
@@ -67,12 +78,12 @@ impl Buffer {
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[self.range.clone()]
     }
 
     /// The bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        &mut self.bytes[self.range.clone()]
     }
 }
 
@@ -98,6 +109,16 @@ mod tests {
             .collect();
         drop(many);
         assert_eq!(store.waiting.lock().expect("a lock").len(), KEPT_BUFFERS);
+    }
+
+    #[test]
+    fn buffers_are_aligned_and_as_long_as_asked_for() {
+        let store = Arc::new(BufferStore::default());
+        for length in [0, 1, 1_000, 1 << 20] {
+            let mut buffer = store.take(length).expect("memory");
+            assert_eq!(buffer.bytes_mut().len(), length);
+            assert_eq!(buffer.bytes().as_ptr().addr() % ALIGNMENT_BYTES, 0);
+        }
     }
 
     #[test]

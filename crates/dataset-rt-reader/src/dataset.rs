@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
+use dataset_rt_sampler::LAST_POSITION;
 
 use crate::active_table::{ActiveTable, RecordNumber};
 use crate::caches::CacheSet;
@@ -127,7 +128,7 @@ impl Dataset {
         let start = session.cursor;
         let stop = start
             .checked_add(session.epoch_len)
-            .filter(|&stop| stop <= dataset_rt_sampler::LAST_POSITION)
+            .filter(|&stop| stop <= LAST_POSITION)
             .ok_or(ReaderError::PositionRange {
                 start,
                 stop: u64::MAX,
@@ -141,6 +142,14 @@ impl Dataset {
         let view = self.view()?;
         let (start, stop) = self.next_window()?;
         Ok(SampleReadAhead::new(view, start, stop))
+    }
+
+    /// The samples at these positions, whatever the cursor.
+    pub fn samples_at(&self, start: u64, stop: u64) -> Result<SampleReadAhead, ReaderError> {
+        if start > stop || stop > LAST_POSITION + 1 {
+            return Err(ReaderError::PositionRange { start, stop });
+        }
+        Ok(SampleReadAhead::new(self.view()?, start, stop))
     }
 
     /// The batches of the next window.

@@ -20,7 +20,7 @@ use crate::gather::Located;
 use crate::view::View;
 
 /// Samples are prepared in chunks of about this many bytes.
-const CHUNK_BYTES: u64 = 256 << 10;
+const CHUNK_BYTES: u64 = 1 << 20;
 /// No more than this is prepared ahead of the consumer.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// Batches that are gathered ahead, at most.
@@ -216,6 +216,11 @@ impl SampleReadAhead {
             chunk_samples,
             chunks_ahead,
         }
+    }
+
+    /// Lets the pool begin before the first step asks for a sample.
+    pub fn begin(&mut self) -> Result<(), ReaderError> {
+        self.ask_ahead()
     }
 
     /// Position of the next sample.

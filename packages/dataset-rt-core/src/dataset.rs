@@ -145,6 +145,16 @@ impl PyDataset {
         Ok(PyBatchIterator::new(Arc::clone(&self.factory), batches))
     }
 
+    /// The samples drawn at these positions, being read ahead from now on; the cursor stays.
+    fn iter_window(&self, py: Python<'_>, start: u64, stop: u64) -> PyResult<PySampleIterator> {
+        let samples = detached(py, || {
+            let mut samples = self.dataset.samples_at(start, stop)?;
+            samples.begin()?;
+            Ok::<_, dataset_rt_reader::ReaderError>(samples)
+        })?;
+        Ok(PySampleIterator::new(Arc::clone(&self.factory), samples))
+    }
+
     fn samples_of_window<'py>(
         &self,
         py: Python<'py>,

@@ -70,30 +70,28 @@ class Collation:
             if self._collate is None:
                 return samples.all()
             return _called("collate_fn", self._collate, samples.all(), window)
-        transformed = self._transformed(self._sample_transform, samples)
+        transformed = self._transformed(self._sample_transform, samples, window)
         return _called("collate_fn", self._collate or default_collate, transformed, window)
 
-    def _transformed(self, transform: Callable[..., Any], samples: WindowSamples) -> list[Any]:
+    def _transformed(
+        self, transform: Callable[..., Any], samples: WindowSamples, window: Window
+    ) -> list[Any]:
         if isinstance(transform, ByValue):
             transform = transform.function
-        seed, start = samples.window.seed, samples.window.start
         takes_rng = self._takes_rng
         transformed: list[Any] = []
-        for portion in samples.portions():
+        for position, sample in enumerate(samples, window.start):
             try:
                 if takes_rng:
-                    for position, sample in enumerate(portion, start + len(transformed)):
-                        rng = rng_of_position(seed, position)
-                        transformed.append(transform(sample, rng=rng))
+                    rng = rng_of_position(window.seed, position)
+                    transformed.append(transform(sample, rng=rng))
                 else:
-                    for sample in portion:
-                        transformed.append(transform(sample))
+                    transformed.append(transform(sample))
             except Exception as error:
-                # The loop variable: the sample that was being transformed.
                 _explain(
                     error,
                     f"sample_transform_fn failed on sample (cache_id={sample.cache_id}, "
-                    f"sample_id={sample.sample_id}) at stream position {start + len(transformed)}",
+                    f"sample_id={sample.sample_id}) at stream position {position}",
                 )
                 if isinstance(error, StopIteration):
                     raise _as_transform_error(error) from error

@@ -42,7 +42,7 @@ def _find(name: str, search_path: Sequence[str] | None) -> ModuleSpec | None:
     for finder in sys.meta_path:
         find_spec = getattr(finder, "find_spec", None)
         specification: ModuleSpec | None = (
-            find_spec(name, search_path) if find_spec is not None else None
+            find_spec(name, search_path, None) if find_spec is not None else None
         )
         if specification is not None:
             return specification

@@ -219,7 +219,7 @@ class CachedDataLoader(DataLoader[Any]):
             made.append(
                 ReadAhead(
                     windows,
-                    self._windows.begin,
+                    self._windows.read,
                     depth=self._options.prefetch_factor,
                     first_batch=first_batch,
                 )

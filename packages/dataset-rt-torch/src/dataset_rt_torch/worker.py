@@ -22,41 +22,24 @@ if TYPE_CHECKING:
     from dataset_rt_torch.options import LoaderOptions
     from dataset_rt_torch.windows import Window
 
-# Payloads that are made, transformed and dropped in portions of this size stay in the processor's
-# cache and reuse the same memory: 3 to 4 times as fast at 100 KiB as a list of 256 payloads.
-_PORTION_BYTES = 1 << 20
-# The first portion, and how many of each one foretell the size of the next.
-_MEASURED_SAMPLES = 8
-# What a sample takes besides its payload: the tuple, the dict and the values in it.
-_SAMPLE_OVERHEAD_BYTES = 1 << 10
-
 
 @dataclass(frozen=True, slots=True)
 class WindowSamples:
-    """The samples of one window, read when they are asked for."""
+    """The samples of one window, each made when it is asked for.
 
-    native: _core.Dataset
-    window: Window
+    Native threads find and verify the next ones meanwhile. A sample that is dropped before the next
+    is asked for leaves its memory to that one, which keeps large payloads in the processor's cache.
+    """
+
+    native: _core.SampleIterator
+
+    def __iter__(self) -> Iterator[CachedSample]:
+        """Return the native iterator, which can be exhausted once."""
+        return self.native
 
     def all(self) -> list[CachedSample]:
-        """Read all samples in one native call."""
-        return self.native.samples_of_window(self.window.start, self.window.stop)
-
-    def portions(self) -> Iterator[list[CachedSample]]:
-        """Read the samples in lists of bounded size, each of which is emptied before the next."""
-        position, stop = self.window.start, self.window.stop
-        size = _MEASURED_SAMPLES
-        while position < stop:
-            end = min(position + size, stop)
-            samples = self.native.samples_of_window(position, end)
-            position = end
-            measured = samples[:_MEASURED_SAMPLES]
-            measured_bytes = sum(len(sample.data) + _SAMPLE_OVERHEAD_BYTES for sample in measured)
-            size = max(_PORTION_BYTES * len(measured) // measured_bytes, 1)
-            del measured
-            yield samples
-            # Now, so that the next portion takes the same memory.
-            samples.clear()
+        """Make all samples."""
+        return list(self.native)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +48,6 @@ class ReadWindow:
 
     window: Window
     content: WindowSamples | CachedBatch
-    # Native threads read ahead as long as it lives.
-    reading: _core.SampleIterator | None = None
 
 
 class OpenSnapshot:
@@ -95,20 +76,6 @@ class OpenSnapshot:
                 if self._native is None:
                     self._native = self.snapshot.open(self.num_threads)
         return self._native
-
-    def read_ahead(self, window: Window) -> _core.SampleIterator:
-        """Let native threads read the first samples of a window, as long as the result lives.
-
-        How many that are is bounded by the dataset's ``prefetch_size``, and in bytes.
-        """
-        native = self.native
-        with self._lock:
-            native.set_cursor(window.start)
-            native.set_epoch_len(len(window))
-            reading = iter(native)
-        # Nothing is read before the first step.
-        next(reading)
-        return reading
 
     def _leave_parent(self) -> None:
         """In a forked child, make room for a dataset of its own."""
@@ -167,30 +134,22 @@ class WindowDataset(Dataset[Any]):
             begun: ReadWindow = window.result()
             return begun
         if get_worker_info() is None:
-            return self._read(window)
+            return self.read(window)
         try:
-            return self._read(window)
+            return self.read(window)
         except Exception as error:  # noqa: BLE001
             return BatchFailure(error)
-
-    def begin(self, window: Window) -> ReadWindow:
-        """Read a window ahead: its whole batch, or the pages in which its first samples lie.
-
-        Samples are not made ahead. That takes the interpreter's lock, and payloads are fastest to
-        make right where they are used; what may be slow is to get their pages from storage.
-        """
-        if self._gathers_batches:
-            return self._read(window)
-        reading = self._opened.read_ahead(window)
-        return ReadWindow(window, WindowSamples(self._opened.native, window), reading)
 
     def reseed(self, seed: int, options: LoaderOptions) -> None:
         """Read another seed's stream over the same table from now on."""
         self._opened = self._opened.reseeded(seed, options)
 
-    def _read(self, window: Window) -> ReadWindow:
+    def read(self, window: Window) -> ReadWindow:
+        """Read a window: its whole batch, or samples of which the first are being read ahead."""
         native = self._opened.native
         if self._gathers_batches:
             batch = native.batch_of_window(window.start, window.stop, window.padding_from)
             return ReadWindow(window, CachedBatch(batch))
-        return ReadWindow(window, WindowSamples(native, window))
+        # Reading begins now; the samples are made where they are used, as that takes the
+        # interpreter's lock.
+        return ReadWindow(window, WindowSamples(native.iter_window(window.start, window.stop)))
