@@ -99,3 +99,18 @@ def test_what_has_no_place_in_the_format_is_refused(arrays: Any, message: str) -
 def test_other_bytes_are_refused(data: Any) -> None:
     with pytest.raises(InvalidRecordError):
         unpack_arrays(data)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"__metadata__": np.zeros(2)}, ["__metadata__", "reserved"]),
+        ({"a": np.ma.masked_equal([1, 2], 2)}, ["'a'", "masked", "hint"]),
+        ({"a": [[1], [2, 3]]}, ["'a'"]),
+    ],
+    ids=["reserved", "masked", "ragged"],
+)
+def test_what_would_not_come_back_is_refused(arrays: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(InvalidRecordError) as caught:
+        pack_arrays(arrays)
+    assert all(word in str(caught.value) for word in words)

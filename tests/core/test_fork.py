@@ -5,13 +5,18 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import operator
+import os
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from dataset_rt import CacheInput
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
+    from pathlib import Path
 
     from dataset_rt import CachedDataset
 
@@ -44,3 +49,35 @@ def test_a_forked_child_reads_what_the_parent_would(numbers: CachedDataset) -> N
     assert rows == numbers.draws(20, 40).tolist()
     assert batches == numbers.draws(40, 60).tolist()
     assert [sample.metadata["number"] for sample in numbers] == numbers.draws(20, 40).tolist()
+
+
+class Forking:
+    """A source that forks a child, which leaves by an exception through the build."""
+
+    name = "forking"
+
+    def __init__(self) -> None:
+        self.child = 0
+
+    def __iter__(self) -> Iterator[CacheInput]:
+        for number in range(10):
+            if number == 5:
+                self.child = os.fork()
+                if self.child == 0:
+                    raise SystemExit(7)
+                assert os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1]) == 7
+            yield CacheInput(str(number).encode(), {"number": number})
+
+
+def test_a_child_that_leaves_a_build_does_not_disturb_it(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
+    source = Forking()
+    try:
+        path = write(source, tmp_path)
+    except SystemExit as leaving:
+        # This is the child: it must not go on with the tests.
+        os._exit(leaving.code if isinstance(leaving.code, int) else 1)
+    assert source.child > 0
+    assert (path / "manifest.json").exists()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["forking"]

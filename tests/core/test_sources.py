@@ -202,3 +202,11 @@ def test_a_fingerprint_that_is_no_json_is_the_source_s_own_fault(
     assert isinstance(success, CacheWriteSuccess)
     with pytest.raises(ConfigError, match=message):
         raise failure.exception
+
+
+def test_a_name_that_is_no_text_is_refused(runtime: DatasetRuntime, tmp_path: Path) -> None:
+    source = Named()
+    source.name = "broken \ud800"
+    with pytest.raises(SourceNameError, match="lone surrogate"):
+        runtime.write_cache(source, tmp_path / "base")
+    assert not (tmp_path / "base").exists()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dataset_rt import ConfigError
 from dataset_rt_torch.snapshot import remove_abandoned
 from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of
 
@@ -177,3 +178,10 @@ def test_the_directory_goes_at_exit(write_numbers: Any, tmp_path: Path, ending: 
     assert list(work_dir.iterdir()) == []
     if ending == "plain":
         assert finished.stderr == ""
+
+
+def test_a_work_dir_that_is_a_file_is_refused(dataset: CachedDataset, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for work_dir in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigError, match="which is no directory"):
+            make_loader(dataset, work_dir=work_dir)

@@ -269,7 +269,10 @@ def test_what_is_no_state_is_refused(dataset: CachedDataset, state: Any, reason:
     [
         ("batch", "3", "batch is '3', expected int"),
         ("batch", True, "batch is True, expected int"),
-        ("epoch", -1, "epoch is -1, expected 0 or more"),
+        ("epoch", -1, "epoch is -1, expected 0 to 9223372036854775807"),
+        ("epoch", 2**70, "epoch is 1180591620717411303424, expected 0 to"),
+        ("seed", 2**64, "seed is 18446744073709551616, expected 0 to"),
+        ("world_size", 3, "expected the product of batch_size"),
         ("batch", 6, "the state has batch 6, expected 0 to 5"),
         ("caches", None, "caches is None, expected list"),
     ],

@@ -7,7 +7,6 @@ use arrow_array::RecordBatch;
 use crate::active_table::RecordNumber;
 use crate::buffers::Buffer;
 use crate::error::ReaderError;
-use crate::gather::Located;
 use crate::view::View;
 
 /// Payloads back to back.
@@ -118,24 +117,6 @@ impl Batch {
             Some(gathered) => Ok(gathered),
             None => self.view.gather(&self.records),
         }
-    }
-
-    /// Calls `visit` with the verified stored bytes of each record, in the map.
-    pub fn for_each_payload<E: From<ReaderError>>(
-        &self,
-        mut visit: impl FnMut(&dataset_rt_store::Map, std::ops::Range<usize>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        for &record in &self.records {
-            let located = Located::find(&self.view.caches, record).map_err(ReaderError::from)?;
-            let found = located.record(&self.view.caches);
-            if self.view.read.verify_reads {
-                found.verify(found.payload).map_err(ReaderError::from)?;
-            }
-            let cache = &self.view.caches.caches()[located.cache_index];
-            let (map, range) = cache.shard_range(&located.location);
-            visit(map, range)?;
-        }
-        Ok(())
     }
 
     /// Identities of the samples: cache ids and sample ids.

@@ -188,10 +188,10 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// The value of a dataset column in a row of one cache.
+/// The value of a dataset column in a row of one cache, null where the cache lacks the column.
 #[inline]
-pub(crate) fn value_at<'a>(row: &MetadataRow<'a>, place: Option<usize>) -> Value<'a> {
-    place.map_or(Value::Null, |column| row.value(column))
+pub fn value_at<'a>(row: &MetadataRow<'a>, place: Option<usize>) -> Result<Value<'a>, StoreError> {
+    place.map_or(Ok(Value::Null), |column| row.value(column))
 }
 
 /// The columns of the dataset: those of the first cache, then, for a union, those that others add.

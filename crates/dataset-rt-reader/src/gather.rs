@@ -1,6 +1,8 @@
 //! Copying many records into one buffer, each verified as it is copied.
 
-use dataset_rt_store::{Location, Record, StoreError};
+use std::ops::Range;
+
+use dataset_rt_store::{Location, Map, Record, StoreError};
 use rayon::prelude::*;
 
 use crate::active_table::RecordNumber;
@@ -84,6 +86,25 @@ impl View {
             })?;
         }
         Ok(Gathered { buffer, offsets })
+    }
+
+    /// Calls `visit` with the place of each record in its map, once it is verified there.
+    pub fn for_each_payload<E: From<ReaderError>>(
+        &self,
+        records: &[RecordNumber],
+        mut visit: impl FnMut(&Map, Range<usize>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for &record in records {
+            let located = Located::find(&self.caches, record).map_err(ReaderError::from)?;
+            if self.read.verify_reads {
+                let found = located.record(&self.caches);
+                found.verify(found.payload).map_err(ReaderError::from)?;
+            }
+            let cache = &self.caches.caches()[located.cache_index];
+            let (map, range) = cache.shard_range(&located.location);
+            visit(map, range)?;
+        }
+        Ok(())
     }
 }
 

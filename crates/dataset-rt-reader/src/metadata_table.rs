@@ -137,7 +137,7 @@ impl CacheSet {
 
     /// One stored batch of one cache, in the columns of the dataset.
     fn stored_columns(&self, cache_index: usize, batch: usize) -> Result<RecordBatch, ReaderError> {
-        let stored = self.caches()[cache_index].metadata().record_batch(batch)?;
+        let stored = self.caches()[cache_index].metadata().copied_batch(batch)?;
         let rows = stored.num_rows();
         let columns = self
             .columns()
@@ -176,10 +176,11 @@ impl CacheSet {
             .map(|(number, column)| {
                 let values = rows
                     .iter()
-                    .map(|(row, places)| value_at(row, places[number]));
-                array_of(column.column_type, values)
+                    .map(|(row, places)| value_at(row, places[number]))
+                    .collect::<Result<Vec<_>, StoreError>>()?;
+                Ok(array_of(column.column_type, values.into_iter()))
             })
-            .collect();
+            .collect::<Result<_, StoreError>>()?;
         for cache in self.caches() {
             cache.metadata().check()?;
         }

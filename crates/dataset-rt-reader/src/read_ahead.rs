@@ -1,8 +1,8 @@
 //! Bounded read-ahead: chunks of samples, or whole batches, prepared by pool threads in order.
 //!
-//! Samples are not copied ahead. A pool thread finds each record and hashes it in the map, which
-//! verifies it and brings it into the processor's shared cache; the consumer then makes the one
-//! copy, into the object it hands out. What runs ahead is bounded in samples and in bytes, and an
+//! A pool thread finds each record and verifies it. Small payloads are copied together; large ones
+//! stay in the map, where hashing has brought them into the processor's shared cache, and the
+//! consumer makes the one copy, into the object it hands out. What runs ahead is bounded in samples and in bytes, and an
 //! iterator that is dropped leaves nothing behind: unfinished chunks see the flag and end.
 
 use std::collections::VecDeque;
@@ -12,11 +12,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 
-use crate::active_table::RecordNumber;
 use crate::batch::Batch;
-use crate::caches::CacheSet;
 use crate::error::ReaderError;
-use crate::gather::Located;
+use crate::prepared::{Chunk, Prepared};
 use crate::view::View;
 
 /// Samples are prepared in chunks of about this many bytes.
@@ -37,47 +35,6 @@ pub enum Step<T> {
     Wait,
     /// Stop: the window is exhausted.
     End,
-}
-
-/// One record, found and verified.
-#[derive(Debug, Clone, Copy)]
-pub struct Prepared {
-    /// In the common numbering of the caches.
-    pub record: RecordNumber,
-    located: Located,
-}
-
-impl Prepared {
-    /// Finds a record and, if the options say so, verifies it in the map.
-    pub fn new(view: &View, record: RecordNumber) -> Result<Self, ReaderError> {
-        let located = Located::find(&view.caches, record)?;
-        if view.read.verify_reads {
-            let found = located.record(&view.caches);
-            found.verify(found.payload)?;
-        }
-        Ok(Self { record, located })
-    }
-
-    /// Finds a record; the copy is still to be verified.
-    pub fn unverified(view: &View, record: RecordNumber) -> Result<Self, ReaderError> {
-        Ok(Self {
-            record,
-            located: Located::find(&view.caches, record)?,
-        })
-    }
-
-    /// The record, whose payload is in the map.
-    #[must_use]
-    #[inline]
-    pub fn record_in<'a>(&self, caches: &'a CacheSet) -> dataset_rt_store::Record<'a> {
-        self.located.record(caches)
-    }
-
-    /// Place of the cache among the caches of the dataset.
-    #[must_use]
-    pub fn cache_index(&self) -> usize {
-        self.located.cache_index
-    }
 }
 
 /// Items that pool threads prepare, received in the order in which they were asked for.
@@ -110,7 +67,8 @@ impl<T: Send + 'static> Queue<T> {
         if process == self.process {
             return false;
         }
-        *self = Self::new();
+        // Dropped channels would take locks that a thread of the parent may have held at the fork.
+        std::mem::forget(std::mem::replace(self, Self::new()));
         true
     }
 
@@ -171,20 +129,12 @@ impl<T> Drop for Queue<T> {
     }
 }
 
-/// Samples up to the first that failed.
-#[derive(Debug)]
-struct Chunk {
-    samples: Vec<Prepared>,
-    error: Option<ReaderError>,
-}
-
 /// The samples of a window, one by one.
 #[derive(Debug)]
 pub struct SampleReadAhead {
     view: Arc<View>,
     queue: Queue<Chunk>,
-    current: std::vec::IntoIter<Prepared>,
-    error: Option<ReaderError>,
+    current: Chunk,
     /// Next position to hand out.
     position: u64,
     /// Next position to ask for.
@@ -208,8 +158,7 @@ impl SampleReadAhead {
         Self {
             view,
             queue: Queue::new(),
-            current: Vec::new().into_iter(),
-            error: None,
+            current: Chunk::default(),
             position: start,
             asked: start,
             stop,
@@ -244,11 +193,11 @@ impl SampleReadAhead {
     /// The next sample, if it is ready. After an error there are no more.
     pub fn step(&mut self) -> Result<Step<Prepared>, ReaderError> {
         loop {
-            if let Some(prepared) = self.current.next() {
+            if let Some(prepared) = self.current.next_sample() {
                 self.position += 1;
                 return Ok(Step::Ready(prepared));
             }
-            if let Some(error) = self.error.take() {
+            if let Some(error) = self.current.take_error() {
                 self.stop = self.position;
                 return Err(error);
             }
@@ -261,8 +210,7 @@ impl SampleReadAhead {
             self.ask_ahead()?;
             match self.queue.take()? {
                 Some(chunk) => {
-                    self.current = chunk.samples.into_iter();
-                    self.error = chunk.error;
+                    self.current = chunk;
                     self.ask_ahead()?;
                 }
                 None => return Ok(Step::Wait),
@@ -280,37 +228,11 @@ impl SampleReadAhead {
             let start = self.asked;
             let stop = start.saturating_add(self.chunk_samples).min(self.stop);
             self.queue
-                .ask(&self.view, move |view| prepare(view, start, stop))?;
+                .ask(&self.view, move |view| Chunk::prepare(view, start, stop))?;
             self.asked = stop;
         }
         Ok(())
     }
-}
-
-fn prepare(view: &View, start: u64, stop: u64) -> Chunk {
-    let mut chunk = Chunk {
-        samples: Vec::new(),
-        error: None,
-    };
-    let records = view
-        .draws(start, stop)
-        .and_then(|rows| view.records_of_rows(&rows));
-    match records {
-        Ok(records) => {
-            chunk.samples.reserve_exact(records.len());
-            for record in records {
-                match Prepared::new(view, record) {
-                    Ok(prepared) => chunk.samples.push(prepared),
-                    Err(error) => {
-                        chunk.error = Some(error);
-                        break;
-                    }
-                }
-            }
-        }
-        Err(error) => chunk.error = Some(error),
-    }
-    chunk
 }
 
 fn mean_record_bytes(view: &View) -> u64 {

@@ -5,12 +5,15 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Array, BooleanArray, Float64Array, Int64Array, LargeStringArray, RecordBatch};
-use arrow_buffer::Buffer;
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, LargeStringArray, RecordBatch,
+    RecordBatchOptions, make_array,
+};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
 use arrow_ipc::{Block, MetadataVersion, root_as_footer};
-use arrow_schema::Schema;
+use arrow_schema::{ArrowError, Schema};
 
 use crate::blocks::VerifiedMap;
 use crate::column::{Column, ColumnType, Value};
@@ -18,6 +21,8 @@ use crate::error::StoreError;
 use crate::format::METADATA_BATCH_ROWS;
 use crate::metadata_builder::arrow_schema_of;
 
+/// The last bytes of every Arrow IPC file.
+const CLOSING_MAGIC: &[u8] = b"ARROW1";
 /// Bytes of the footer length and of the closing magic of an Arrow IPC file.
 const TRAILER_BYTES: usize = 10;
 
@@ -139,14 +144,47 @@ impl Metadata {
         debug_assert!(sample < self.samples);
         let batch = self.batch(sample as usize / METADATA_BATCH_ROWS)?;
         Ok(MetadataRow {
+            metadata: self,
             batch,
             row: sample as usize % METADATA_BATCH_ROWS,
         })
     }
 
     /// Says whether what was read from the table so far came from the file.
+    ///
+    /// A file that is cut inside a page gives zeros for the rest of that page, without a fault; then
+    /// its last bytes are not the magic ones any more. If they lie in a lost page, reading them here
+    /// is the fault.
+    #[inline]
     pub fn check(&self) -> Result<(), StoreError> {
-        self.file.map().check()
+        let map = self.file.map();
+        let is_whole = map.bytes().ends_with(CLOSING_MAGIC);
+        map.check()?;
+        if is_whole {
+            return Ok(());
+        }
+        Err(StoreError::FileShrank {
+            path: map.path().to_owned(),
+        })
+    }
+
+    /// A record batch in memory of its own, which stays what it is whatever becomes of the file.
+    pub fn copied_batch(&self, number: usize) -> Result<RecordBatch, StoreError> {
+        let batch = self.record_batch(number)?;
+        let damaged = |error: ArrowError| StoreError::DamagedMetadata {
+            path: self.file.map().path().to_owned(),
+            reason: format!("record batch {number}: {error}"),
+        };
+        let copied = batch
+            .columns()
+            .iter()
+            .map(copied_array)
+            .collect::<Result<Vec<_>, _>>();
+        // A file that was cut short explains whatever the copies lack.
+        self.check()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(batch.schema(), copied.map_err(damaged)?, &options)
+            .map_err(damaged)
     }
 
     #[inline]
@@ -214,25 +252,69 @@ impl Metadata {
     }
 }
 
+/// Copies the buffers of an array and checks the copies.
+fn copied_array(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let data = array.to_data();
+    let buffers = data
+        .buffers()
+        .iter()
+        .map(|buffer| Buffer::from(buffer.as_slice()))
+        .collect();
+    let nulls = data.nulls().map(|nulls| {
+        let bits = Buffer::from(nulls.validity());
+        NullBuffer::new(BooleanBuffer::new(bits, nulls.offset(), nulls.len()))
+    });
+    Ok(make_array(
+        data.into_builder().buffers(buffers).nulls(nulls).build()?,
+    ))
+}
+
 /// The metadata of one sample.
 #[derive(Debug, Clone, Copy)]
 pub struct MetadataRow<'a> {
+    metadata: &'a Metadata,
     batch: &'a Batch,
     row: usize,
 }
 
 impl<'a> MetadataRow<'a> {
     /// The value in one column, by its number.
+    ///
+    /// Text is checked each time: the file may have been cut short since its batch was decoded, and
+    /// then offsets and bytes are zeros. What such a value is worth, [`Metadata::check`] tells.
     #[inline]
-    #[must_use]
-    pub fn value(&self, column: usize) -> Value<'a> {
+    pub fn value(&self, column: usize) -> Result<Value<'a>, StoreError> {
         let row = self.row;
-        match &self.batch.columns[column] {
+        Ok(match &self.batch.columns[column] {
             TypedColumn::Boolean(array) if array.is_valid(row) => Value::Boolean(array.value(row)),
             TypedColumn::Integer(array) if array.is_valid(row) => Value::Integer(array.value(row)),
             TypedColumn::Float(array) if array.is_valid(row) => Value::Float(array.value(row)),
-            TypedColumn::String(array) if array.is_valid(row) => Value::String(array.value(row)),
+            TypedColumn::String(array) if array.is_valid(row) => {
+                Value::String(text_at(array, row).ok_or_else(|| self.damaged_text(column))?)
+            }
             _ => Value::Null,
+        })
+    }
+
+    #[cold]
+    fn damaged_text(&self, column: usize) -> StoreError {
+        match self.metadata.check() {
+            Err(error) => error,
+            Ok(()) => StoreError::DamagedMetadata {
+                path: self.metadata.file.map().path().to_owned(),
+                reason: format!(
+                    "text of column {:?} changed while it was open",
+                    self.metadata.columns[column].name
+                ),
+            },
         }
     }
+}
+
+#[inline]
+fn text_at(array: &LargeStringArray, row: usize) -> Option<&str> {
+    let offsets = array.value_offsets();
+    let start = usize::try_from(offsets[row]).ok()?;
+    let stop = usize::try_from(offsets[row + 1]).ok()?;
+    std::str::from_utf8(array.value_data().get(start..stop)?).ok()
 }

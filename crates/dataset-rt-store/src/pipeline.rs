@@ -71,6 +71,8 @@ pub(crate) struct Pipeline {
     hashing: Option<JoinHandle<()>>,
     writing: Option<JoinHandle<Result<Written, StoreError>>>,
     name: String,
+    /// The threads live in this process; a forked child has none to wait for.
+    process: u32,
 }
 
 /// Files that a finished pipeline leaves in the staging directory.
@@ -98,6 +100,7 @@ impl Pipeline {
             hashing: Some(hashing),
             writing: Some(writing),
             name: name.to_owned(),
+            process: std::process::id(),
         })
     }
 
@@ -155,6 +158,10 @@ impl Pipeline {
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            std::mem::forget((self.items.take(), self.hashing.take(), self.writing.take()));
+            return;
+        }
         self.cancelled.store(true, Ordering::Release);
         // Failures of an abandoned build are of no interest any more.
         let _ = self.join();

@@ -16,6 +16,8 @@ pub(crate) struct Staging {
     base: PathBuf,
     path: PathBuf,
     published: bool,
+    /// A forked child must leave its parent's build alone.
+    process: u32,
 }
 
 impl Staging {
@@ -38,6 +40,7 @@ impl Staging {
             base,
             path,
             published: false,
+            process,
         };
         create_directories(&staging.path.join(SHARDS_FOLDER))?;
         Ok(staging)
@@ -81,8 +84,9 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        if !self.published {
-            // Nothing can be done about a failure here; the next build finds what is left.
+        if !self.published && self.process == std::process::id() {
+            // Nothing can be done about a failure here; what is left has a name of its own and
+            // stands in nobody's way.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

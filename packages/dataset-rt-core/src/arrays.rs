@@ -27,6 +27,9 @@ const DTYPES: [(&str, Dtype); 14] = [
     ("bfloat16", Dtype::BF16),
 ];
 
+/// Key of the free-form strings in a safetensors header.
+const RESERVED_NAME: &str = "__metadata__";
+
 /// Name, dtype name, shape and little-endian bytes of one array.
 type PackedArray<'py> = (String, String, Vec<usize>, Bound<'py, PyBytes>);
 
@@ -41,6 +44,11 @@ pub(crate) fn pack_arrays<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut views = Vec::with_capacity(arrays.len());
     for (name, dtype, shape, bytes) in &arrays {
+        if name == RESERVED_NAME {
+            return Err(InvalidRecordError::new_err(format!(
+                "array name {name:?} is reserved by the format"
+            )));
+        }
         let (_, dtype) = DTYPES
             .iter()
             .find(|(known, _)| known == dtype)

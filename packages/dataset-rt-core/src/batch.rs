@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataset_rt_reader::{Batch, Buffer, MetadataTable, ReaderError};
+use dataset_rt_reader::{Batch, Buffer, MetadataTable, ReaderError, RecordNumber, View};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -36,6 +36,13 @@ impl PyBatch {
 
     fn lock(&self) -> MutexGuard<'_, Batch> {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What to read, without the lock: Python objects are made from it, and making them may run
+    /// finalisers that ask for this batch again.
+    fn records(&self) -> (Arc<View>, Vec<RecordNumber>) {
+        let batch = self.lock();
+        (Arc::clone(batch.view()), batch.records().to_vec())
     }
 
     /// Moves the gathered buffer into NumPy, once.
@@ -121,20 +128,19 @@ impl PyBatch {
 
     /// Payloads as bytes objects.
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let batch = self.lock();
-        let payloads = batch
-            .records()
+        let (view, records) = self.records();
+        let payloads = records
             .iter()
-            .map(|&record| payload(py, batch.view(), record))
+            .map(|&record| payload(py, &view, record))
             .collect::<PyResult<Vec<Bound<'py, PyBytes>>>>()?;
         PyList::new(py, payloads)
     }
 
     /// Payloads as read-only memoryviews into the mapped files.
     fn views<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let batch = self.lock();
-        let mut views = Vec::with_capacity(batch.len());
-        batch.for_each_payload(|map, range| {
+        let (view, records) = self.records();
+        let mut views = Vec::with_capacity(records.len());
+        view.for_each_payload(&records, |map, range| {
             let bytes = Bound::new(py, PyMappedBytes::new(map.clone(), range))?;
             views.push(PyMemoryView::from(bytes.as_any())?);
             Ok::<_, ViewError>(())
@@ -144,8 +150,8 @@ impl PyBatch {
 
     /// `CachedSample` objects.
     fn samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let batch = self.lock();
-        self.factory.list(py, batch.view(), batch.records())
+        let (view, records) = self.records();
+        self.factory.list(py, &view, &records)
     }
 
     /// The stored metadata columns of the records.

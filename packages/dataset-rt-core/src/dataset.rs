@@ -11,11 +11,14 @@ use pyo3_arrow::PyTable;
 
 use crate::batch::PyBatch;
 use crate::error::{ConfigError, CoreError};
-use crate::gateway::{detached, interruptible};
+use crate::gateway::{OnSignal, detached, interruptible};
 use crate::iterators::{PyBatchIterator, PySampleIterator};
 use crate::pool::PyThreadPool;
 use crate::samples::SampleFactory;
 use crate::table::{PyMetadataTable, as_signed, into_numpy, to_vector};
+
+/// So many draws take long enough for somebody to press Ctrl-C.
+const LONG_DRAWS: u64 = 1 << 20;
 
 /// Open caches, an active table and a cursor in the stream of draws.
 #[pyclass(frozen, name = "Dataset", module = "dataset_rt._core")]
@@ -100,7 +103,7 @@ impl PyDataset {
         let opened = Self::new(py, dataset)?;
         if validate_cache {
             let dataset = Arc::clone(&opened.dataset);
-            interruptible(py, move || dataset.validate(), || {})?;
+            interruptible(py, move || dataset.validate(), &OnSignal::Leave)?;
         }
         Ok(opened)
     }
@@ -240,12 +243,18 @@ impl PyDataset {
         start: u64,
         stop: u64,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let rows = detached(py, || self.dataset.view()?.draws(start, stop))?;
+        let view = self.dataset.view().map_err(CoreError::from)?;
+        let rows = if stop.saturating_sub(start) < LONG_DRAWS {
+            detached(py, || view.draws(start, stop))?
+        } else {
+            interruptible(py, move || view.draws(start, stop), &OnSignal::Leave)?
+        };
         Ok(into_numpy(py, as_signed(&rows)))
     }
 
     fn metadata_table(&self, py: Python<'_>) -> PyResult<PyMetadataTable> {
-        let table = detached(py, || self.dataset.view()?.metadata_table())?;
+        let view = self.dataset.view().map_err(CoreError::from)?;
+        let table = interruptible(py, move || view.metadata_table(), &OnSignal::Leave)?;
         Ok(PyMetadataTable::new(table))
     }
 

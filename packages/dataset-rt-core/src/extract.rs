@@ -252,6 +252,12 @@ fn append_payload(
             "data is a buffer that is not C-contiguous\nhint: numpy.ascontiguousarray copies it into order",
         ));
     }
+    if holds_objects(&view.getattr("format")?.extract::<String>()?) {
+        return Err(refused(
+            sample,
+            "data is a buffer of Python objects, not of plain bytes",
+        ));
+    }
     // memoryview.cast refuses empty shapes and formats beyond the native letters; those are copied.
     match view
         .call_method1("cast", ("B",))
@@ -265,12 +271,6 @@ fn append_payload(
                 .map_err(CoreError::from)?
         }
         Err(_) => {
-            if view.getattr("format")?.extract::<String>()?.contains('O') {
-                return Err(refused(
-                    sample,
-                    "data is a buffer of Python objects, not of plain bytes",
-                ));
-            }
             let copy = view.call_method0("tobytes")?;
             let bytes = copy.cast::<PyBytes>()?;
             Ok(writer
@@ -278,4 +278,12 @@ fn append_payload(
                 .map_err(CoreError::from)?)
         }
     }
+}
+
+/// Says whether a buffer format (PEP 3118) has object pointers; names of fields stand between colons.
+fn holds_objects(format: &str) -> bool {
+    format
+        .split(':')
+        .step_by(2)
+        .any(|codes| codes.contains('O'))
 }

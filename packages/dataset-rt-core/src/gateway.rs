@@ -1,5 +1,6 @@
 //! The one way out of Python: detach, do the work, see to signals, map the error.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -23,13 +24,19 @@ where
     py.detach(work).map_err(|error| error.into().into())
 }
 
+/// What becomes of long work when a signal arrives.
+pub(crate) enum OnSignal<'a> {
+    /// The flag is set, and the work is waited for: it has files to clean up.
+    Cancel(&'a AtomicBool),
+    /// The work only computes or reads: it goes on for nobody, and its result is dropped.
+    Leave,
+}
+
 /// Runs long work in a thread of its own and waits for it, looking for signals.
-///
-/// On a signal `cancel` is called and the work is waited for: it may own files to clean up.
 pub(crate) fn interruptible<T, E>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
-    cancel: impl FnOnce(),
+    on_signal: &OnSignal<'_>,
 ) -> PyResult<T>
 where
     T: Send + 'static,
@@ -39,7 +46,7 @@ where
     let thread = std::thread::Builder::new()
         .name("dataset-rt-call".to_owned())
         .spawn(move || {
-            // The receiver outlives the thread, which is joined below.
+            // After a signal nobody may wait for the answer any more.
             let _ = answer.send(work());
         })
         .map_err(|error| {
@@ -59,9 +66,11 @@ where
             Err(RecvTimeoutError::Disconnected) => break None,
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(interrupt) = py.check_signals() {
-                    cancel();
-                    py.detach(|| thread.join())
-                        .map_err(|_| CoreError::from(ReaderError::ReaderPanic))?;
+                    if let OnSignal::Cancel(flag) = on_signal {
+                        flag.store(true, Ordering::Release);
+                        // It ended one way or the other; the interrupt is what the caller hears of.
+                        let _ = py.detach(|| thread.join());
+                    }
                     return Err(interrupt);
                 }
             }

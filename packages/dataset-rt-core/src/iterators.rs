@@ -46,7 +46,7 @@ impl PySampleIterator {
             let step = self.lock().step().map_err(CoreError::from)?;
             match step {
                 Step::Ready(prepared) => {
-                    return self.factory.verified(py, &self.view, &prepared).map(Some);
+                    return self.factory.prepared(py, &self.view, &prepared).map(Some);
                 }
                 Step::End => return Ok(None),
                 Step::Wait => {

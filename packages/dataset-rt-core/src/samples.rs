@@ -1,7 +1,7 @@
 //! `CachedSample` objects, built straight from the maps.
 
-use dataset_rt_reader::{Prepared, RecordNumber, View};
-use dataset_rt_store::{MetadataRow, Value};
+use dataset_rt_reader::{Prepared, RecordNumber, View, value_at};
+use dataset_rt_store::{StoreError, Value};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
@@ -41,20 +41,27 @@ impl SampleFactory {
         })
     }
 
-    /// One sample whose payload was verified in the map.
-    pub(crate) fn verified<'py>(
+    /// One sample that a reader thread prepared.
+    pub(crate) fn prepared<'py>(
         &self,
         py: Python<'py>,
         view: &View,
         prepared: &Prepared,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let record = prepared.record_in(view.caches());
-        let data = PyBytes::new(py, record.payload);
-        record.check().map_err(CoreError::from)?;
-        self.assemble(py, view, prepared.record, data)
+        let caches = view.caches();
+        let data = PyBytes::new(py, prepared.payload(caches));
+        prepared.check(caches).map_err(CoreError::from)?;
+        let metadata = self.metadata(py, |column| Ok(prepared.value(column)))?;
+        self.assemble(
+            py,
+            data,
+            metadata,
+            prepared.cache_index(),
+            prepared.sample(),
+        )
     }
 
-    /// One sample whose payload is verified as it is copied.
+    /// One sample that is found and verified here and now.
     pub(crate) fn verifying<'py>(
         &self,
         py: Python<'py>,
@@ -62,7 +69,12 @@ impl SampleFactory {
         record: RecordNumber,
     ) -> PyResult<Bound<'py, PyAny>> {
         let data = payload(py, view, record)?;
-        self.assemble(py, view, record, data)
+        let placed = view.caches().place(record);
+        let row = placed.metadata_row().map_err(CoreError::from)?;
+        let places = view.caches().places(placed.cache_index);
+        let metadata = self.metadata(py, |column| value_at(&row, places[column]))?;
+        placed.cache.metadata().check().map_err(CoreError::from)?;
+        self.assemble(py, data, metadata, placed.cache_index, placed.sample)
     }
 
     /// All samples of these records.
@@ -79,26 +91,29 @@ impl SampleFactory {
         PyList::new(py, samples)
     }
 
+    fn metadata<'py, 'a>(
+        &self,
+        py: Python<'py>,
+        value: impl Fn(usize) -> Result<Value<'a>, StoreError>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let metadata = PyDict::new(py);
+        for (column, key) in self.keys.iter().enumerate() {
+            let value = value(column).map_err(CoreError::from)?;
+            set_value(&metadata, key.bind(py), value)?;
+        }
+        Ok(metadata)
+    }
+
     fn assemble<'py>(
         &self,
         py: Python<'py>,
-        view: &View,
-        record: RecordNumber,
         data: Bound<'py, PyBytes>,
+        metadata: Bound<'py, PyDict>,
+        cache_index: usize,
+        sample: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let caches = view.caches();
-        let placed = caches.place(record);
-        let metadata = PyDict::new(py);
-        if !self.keys.is_empty() {
-            let row = placed.metadata_row().map_err(CoreError::from)?;
-            let places = caches.places(placed.cache_index);
-            for (key, place) in self.keys.iter().zip(places) {
-                set_value(&metadata, key.bind(py), &row, *place)?;
-            }
-            placed.cache.metadata().check().map_err(CoreError::from)?;
-        }
-        let cache_id = self.cache_ids[placed.cache_index].bind(py);
-        let fields = (data, metadata, cache_id, placed.sample).into_pyobject(py)?;
+        let cache_id = self.cache_ids[cache_index].bind(py);
+        let fields = (data, metadata, cache_id, sample).into_pyobject(py)?;
         self.new.bind(py).call1((self.class.bind(py), fields))
     }
 }
@@ -109,8 +124,12 @@ pub(crate) fn payload<'py>(
     view: &View,
     record: RecordNumber,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let prepared = Prepared::unverified(view, record).map_err(CoreError::from)?;
-    let record = prepared.record_in(view.caches());
+    let placed = view.caches().place(record);
+    let location = placed
+        .cache
+        .locate(placed.sample)
+        .map_err(CoreError::from)?;
+    let record = placed.cache.record(&location);
     let data = PyBytes::new(py, record.payload);
     if view.read_options().verify_reads {
         record.verify(data.as_bytes()).map_err(CoreError::from)?;
@@ -124,11 +143,10 @@ pub(crate) fn payload<'py>(
 fn set_value(
     metadata: &Bound<'_, PyDict>,
     key: &Bound<'_, PyString>,
-    row: &MetadataRow<'_>,
-    place: Option<usize>,
+    value: Value<'_>,
 ) -> PyResult<()> {
     let py = metadata.py();
-    match place.map_or(Value::Null, |column| row.value(column)) {
+    match value {
         Value::Null => metadata.set_item(key, py.None()),
         Value::Boolean(value) => metadata.set_item(key, PyBool::new(py, value)),
         Value::Integer(value) => metadata.set_item(key, value),

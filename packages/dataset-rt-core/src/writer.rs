@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use dataset_rt_store::{CacheWriter, Manifest, SourceName, StoreError, WriterOptions};
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{ConfigError, CoreError};
 use crate::extract::RowReader;
-use crate::gateway::{SIGNAL_INTERVAL, detached, interruptible};
+use crate::gateway::{OnSignal, SIGNAL_INTERVAL, detached, interruptible};
 
 /// How often the progress callback is called, at most.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -125,7 +125,7 @@ pub(crate) fn build_cache(
     interruptible(
         py,
         move || writer.finish(&cancelled_in_thread),
-        || cancelled.store(true, Ordering::Release),
+        &OnSignal::Cancel(&cancelled),
     )
 }
 

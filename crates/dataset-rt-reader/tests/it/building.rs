@@ -8,7 +8,7 @@ use std::time::Duration;
 use dataset_rt_reader::{Dataset, DrawOptions, Pool, ReadOptions, SchemaRule};
 use dataset_rt_store::{CacheWriter, SourceName, Value, WriterOptions};
 
-/// Writes `samples` records whose payload is their number, as text, repeated.
+/// Writes `samples` records whose payload is their number, as text, repeated a few or many times.
 pub(crate) fn write(base: &Path, name: &str, samples: u32, column: (&str, Value<'_>)) -> PathBuf {
     let options = WriterOptions {
         max_shard_bytes: 1_000,
@@ -18,7 +18,13 @@ pub(crate) fn write(base: &Path, name: &str, samples: u32, column: (&str, Value<
     let mut writer = CacheWriter::create(base, SourceName::new(name).unwrap(), options).unwrap();
     writer.set_columns(&[column.0.to_owned()]).unwrap();
     for sample in 0..samples {
-        let payload = format!("{name} {sample} ").repeat(1 + sample as usize % 3);
+        // Some payloads are copied ahead of the consumer, and some are too large for that.
+        let repeats = if sample % 7 == 3 {
+            2_000
+        } else {
+            1 + sample as usize % 3
+        };
+        let payload = format!("{name} {sample} ").repeat(repeats);
         if writer.append(payload.as_bytes(), &[column.1]).unwrap() {
             while !writer.send_waiting(Duration::from_secs(10)).unwrap() {}
         }

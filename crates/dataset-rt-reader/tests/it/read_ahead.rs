@@ -12,7 +12,7 @@ fn drain_samples(read_ahead: &mut SampleReadAhead) -> Vec<Vec<u8>> {
     loop {
         match read_ahead.step().unwrap() {
             Step::Ready(prepared) => {
-                payloads.push(prepared.record_in(view.caches()).payload.to_vec());
+                payloads.push(prepared.payload(view.caches()).to_vec());
             }
             Step::Wait => read_ahead.wait(Duration::from_secs(10)),
             Step::End => return payloads,

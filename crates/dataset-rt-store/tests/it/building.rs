@@ -81,12 +81,14 @@ pub(crate) fn read_all(path: &Path) -> Result<Vec<FoundRow>, StoreError> {
             record.verify(&payload)?;
             let row = cache.metadata().row(sample)?;
             let values = (0..columns)
-                .map(|column| match row.value(column) {
-                    // Bits tell NaNs and zeros apart.
-                    Value::Float(value) => format!("float {:#x}", value.to_bits()),
-                    value => value.to_string(),
+                .map(|column| {
+                    Ok(match row.value(column)? {
+                        // Bits tell NaNs and zeros apart.
+                        Value::Float(value) => format!("float {:#x}", value.to_bits()),
+                        value => value.to_string(),
+                    })
                 })
-                .collect();
+                .collect::<Result<_, StoreError>>()?;
             cache.metadata().check()?;
             Ok((payload, values))
         })

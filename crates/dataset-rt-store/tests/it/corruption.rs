@@ -156,6 +156,52 @@ fn a_file_cut_short_while_it_is_open_gives_an_error_and_the_process_lives() {
 }
 
 #[test]
+fn metadata_cut_short_while_it_is_open_gives_an_error_wherever_the_cut_is() {
+    let names: Vec<String> = (0..3_000).map(|sample| format!("name {sample}")).collect();
+    let rows: Vec<_> = names
+        .iter()
+        .zip(1_i64..)
+        .map(|(name, number)| (&b""[..], vec![Value::Integer(number), Value::String(name)]))
+        .collect();
+    let base = tempfile::tempdir().unwrap();
+    let path = build(base.path(), "cut", options(100), &["number", "name"], &rows).unwrap();
+    let file = path.join("metadata.arrow");
+    let whole = std::fs::read(&file).unwrap();
+    // Cuts at the start of a page lose whole pages; others leave a page of which the rest is zeros.
+    for length in (0..whole.len())
+        .step_by(1_000)
+        .chain([4_096, 8_192, whole.len() - 1])
+    {
+        std::fs::write(&file, &whole).unwrap();
+        let cache = Cache::open(&path).unwrap();
+        let metadata = cache.metadata();
+        assert_eq!(
+            metadata.row(0).unwrap().value(0).unwrap(),
+            Value::Integer(1)
+        );
+        std::fs::File::options()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_len(length as u64)
+            .unwrap();
+        for sample in 0..3_000 {
+            let row = metadata.row(sample).unwrap();
+            let found = row
+                .value(0)
+                .and(row.value(1))
+                .map(|value| value.to_string());
+            let error = metadata.check().unwrap_err();
+            assert!(
+                matches!(error, StoreError::FileShrank { .. }),
+                "{length}: {found:?}"
+            );
+        }
+        assert!(metadata.copied_batch(0).is_err(), "cut to {length}");
+    }
+}
+
+#[test]
 fn a_newer_version_is_told_from_damage() {
     let base = tempfile::tempdir().unwrap();
     let path = small_cache(base.path());

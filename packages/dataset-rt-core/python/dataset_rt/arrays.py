@@ -23,7 +23,8 @@ def pack_arrays(arrays: Mapping[str, npt.ArrayLike]) -> bytes:
         arrays: Names and arrays of numbers or bools; scalars and nested lists become arrays.
 
     Raises:
-        InvalidRecordError: A name is no str, or a type has no place in the format.
+        InvalidRecordError: A name is no str, a type has no place in the format, lists are ragged, or
+            an array is masked.
 
     Example:
         >>> import numpy as np
@@ -68,7 +69,15 @@ def unpack_arrays(data: Buffer) -> dict[str, npt.NDArray[Any]]:
 def _packed(name: object, value: npt.ArrayLike) -> tuple[str, str, list[int], bytes]:
     if not isinstance(name, str):
         raise InvalidRecordError(f"array name {arguments.shown(name)} is no str")
-    array = np.asarray(value)
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidRecordError(
+            f"array {name!r} is masked, and the format has no place for a mask\n"
+            "hint: pack array.filled(value), or the data and the mask as two arrays"
+        )
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidRecordError(f"array {name!r}: {error}") from error
     # The format is little-endian. Types that it lacks are refused by the native side.
     ordered = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
     return name, array.dtype.name, list(array.shape), ordered.tobytes()

@@ -106,6 +106,10 @@ def _named(source: object, where: str) -> NamedSource:
         normalized = _core.normalize_source_name(name)
     except SourceNameError as error:
         raise SourceNameError(f"{where}: {error}") from None
+    except UnicodeEncodeError:
+        raise SourceNameError(
+            f"{where}: source name {name!a} holds a lone surrogate, expected valid text"
+        ) from None
     return NamedSource(normalized, source)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataset_rt import _core
+from dataset_rt.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +76,7 @@ class Snapshot:
         if work_dir is None:
             _remove_abandoned_once()
         else:
-            Path(work_dir).mkdir(parents=True, exist_ok=True)
+            _make_directory(work_dir)
         directory = tempfile.mkdtemp(prefix=_PREFIX, dir=work_dir)
         snapshot = cls(directory)
         # Before the export, so that a failed or interrupted one leaves nothing behind either.
@@ -137,6 +138,13 @@ def _lock(directory: str) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _make_directory(work_dir: str) -> None:
+    try:
+        Path(work_dir).mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ConfigError(f"work_dir is {work_dir!r}, which is no directory") from None
 
 
 def _remove(directory: str, lock: int | None) -> None:

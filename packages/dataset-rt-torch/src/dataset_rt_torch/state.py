@@ -25,6 +25,8 @@ _INTEGERS = (
     "world_size",
     "batch_size",
 )
+# Seeds have 64 bits; everything else counts positions of the stream, or parts of them.
+_LARGEST = {**dict.fromkeys(_INTEGERS, 2**63 - 1), "seed": 2**64 - 1}
 _TYPES: dict[str, type] = {
     **dict.fromkeys(_INTEGERS, int),
     "order": str,
@@ -171,10 +173,15 @@ def _checked(state: object) -> Mapping[str, Any]:
         if type(state.get(name)) is not kind
     ]
     faults += [
-        f"{name} is {state[name]}, expected 0 or more"
+        f"{name} is {state[name]}, expected 0 to {_LARGEST[name]}"
         for name in _INTEGERS
-        if type(state.get(name)) is int and state[name] < 0
+        if type(state.get(name)) is int and not 0 <= state[name] <= _LARGEST[name]
     ]
+    if not faults and state["batch_size"] * state["world_size"] != state["global_batch_size"]:
+        faults.append(
+            f"global_batch_size is {state['global_batch_size']}, expected the product of "
+            f"batch_size {state['batch_size']} and world_size {state['world_size']}"
+        )
     if faults:
         raise StateMismatchError(
             "\n".join(["the state is not one that a loader's state_dict gave", *faults])

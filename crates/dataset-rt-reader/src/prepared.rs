@@ -1,0 +1,198 @@
+//! Samples made ready by a pool thread, so that the consumer has little left to do.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use dataset_rt_store::Value;
+
+use crate::active_table::RecordNumber;
+use crate::caches::{CacheSet, value_at};
+use crate::error::ReaderError;
+use crate::gather::Located;
+use crate::view::View;
+
+/// Payloads up to this size are copied by the pool thread. They come from anywhere in the map, and
+/// each costs the thread that touches it first a walk through the page tables; out of a few
+/// neighbouring pages the consumer copies them faster. Larger ones are worth more than a second copy.
+const COPIED_BYTES: usize = 8 << 10;
+
+/// One sample, found and verified.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    contents: Arc<Contents>,
+    number: usize,
+}
+
+impl Prepared {
+    /// Number of the sample in its cache.
+    #[must_use]
+    #[inline]
+    pub fn sample(&self) -> u64 {
+        self.entry().located.location.sample()
+    }
+
+    /// Place of its cache among the caches of the dataset.
+    #[must_use]
+    #[inline]
+    pub fn cache_index(&self) -> usize {
+        self.entry().located.cache_index
+    }
+
+    /// The payload: a verified copy, or the bytes in the map.
+    #[must_use]
+    #[inline]
+    pub fn payload<'a>(&'a self, caches: &'a CacheSet) -> &'a [u8] {
+        match &self.entry().copy {
+            Some(range) => &self.contents.copies[range.clone()],
+            None => self.entry().located.record(caches).payload,
+        }
+    }
+
+    /// Says whether what was copied from [`Self::payload`] came from the file.
+    #[inline]
+    pub fn check(&self, caches: &CacheSet) -> Result<(), ReaderError> {
+        match &self.entry().copy {
+            Some(_) => Ok(()),
+            None => Ok(self.entry().located.record(caches).check()?),
+        }
+    }
+
+    /// The value in one metadata column of the dataset.
+    #[must_use]
+    #[inline]
+    pub fn value(&self, column: usize) -> Value<'_> {
+        match &self.contents.values[self.number * self.contents.columns + column] {
+            Stored::Null => Value::Null,
+            Stored::Boolean(value) => Value::Boolean(*value),
+            Stored::Integer(value) => Value::Integer(*value),
+            Stored::Float(value) => Value::Float(*value),
+            Stored::String(range) => Value::String(&self.contents.text[range.clone()]),
+        }
+    }
+
+    #[inline]
+    fn entry(&self) -> &Entry {
+        &self.contents.entries[self.number]
+    }
+}
+
+/// Consecutive samples, up to the first that failed.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    contents: Arc<Contents>,
+    next: usize,
+    error: Option<ReaderError>,
+}
+
+#[derive(Debug, Default)]
+struct Contents {
+    entries: Vec<Entry>,
+    copies: Vec<u8>,
+    columns: usize,
+    /// The values of one sample after those of another.
+    values: Vec<Stored>,
+    text: String,
+}
+
+#[derive(Debug)]
+struct Entry {
+    located: Located,
+    /// Where the payload was copied to, if it was.
+    copy: Option<Range<usize>>,
+}
+
+#[derive(Debug)]
+enum Stored {
+    Null,
+    Boolean(bool),
+    Integer(i64),
+    Float(f64),
+    String(Range<usize>),
+}
+
+impl Chunk {
+    /// Finds, verifies and decodes the samples at these positions.
+    pub(crate) fn prepare(view: &View, start: u64, stop: u64) -> Self {
+        let mut contents = Contents {
+            columns: view.caches.columns().len(),
+            ..Contents::default()
+        };
+        let error = contents.fill(view, start, stop).err();
+        Self {
+            contents: Arc::new(contents),
+            next: 0,
+            error,
+        }
+    }
+
+    /// The next sample.
+    #[inline]
+    pub(crate) fn next_sample(&mut self) -> Option<Prepared> {
+        let number = self.next;
+        (number < self.contents.entries.len()).then(|| {
+            self.next += 1;
+            Prepared {
+                contents: Arc::clone(&self.contents),
+                number,
+            }
+        })
+    }
+
+    /// What ended the chunk early, once.
+    pub(crate) fn take_error(&mut self) -> Option<ReaderError> {
+        self.error.take()
+    }
+}
+
+impl Contents {
+    fn fill(&mut self, view: &View, start: u64, stop: u64) -> Result<(), ReaderError> {
+        let rows = view.draws(start, stop)?;
+        let records = view.records_of_rows(&rows)?;
+        self.entries.reserve_exact(records.len());
+        self.values.reserve_exact(records.len() * self.columns);
+        for record in records {
+            self.add(view, record)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, view: &View, record: RecordNumber) -> Result<(), ReaderError> {
+        let caches = &*view.caches;
+        let located = Located::find(caches, record)?;
+        let found = located.record(caches);
+        let copy = (found.payload.len() <= COPIED_BYTES).then(|| {
+            let start = self.copies.len();
+            self.copies.extend_from_slice(found.payload);
+            start..self.copies.len()
+        });
+        let bytes = copy
+            .clone()
+            .map_or(found.payload, |copy| &self.copies[copy]);
+        if view.read.verify_reads {
+            found.verify(bytes)?;
+        } else {
+            found.check()?;
+        }
+        if self.columns > 0 {
+            let metadata = caches.caches()[located.cache_index].metadata();
+            let row = metadata.row(located.location.sample())?;
+            for place in caches.places(located.cache_index) {
+                let value = match value_at(&row, *place)? {
+                    Value::Null => Stored::Null,
+                    Value::Boolean(value) => Stored::Boolean(value),
+                    Value::Integer(value) => Stored::Integer(value),
+                    Value::Float(value) => Stored::Float(value),
+                    Value::String(value) => {
+                        let start = self.text.len();
+                        self.text.push_str(value);
+                        Stored::String(start..self.text.len())
+                    }
+                };
+                self.values.push(value);
+            }
+            metadata.check()?;
+        }
+        self.entries.push(Entry { located, copy });
+        Ok(())
+    }
+}
