@@ -23,8 +23,8 @@ def pack_arrays(arrays: Mapping[str, npt.ArrayLike]) -> bytes:
         arrays: Names and arrays of numbers or bools; scalars and nested lists become arrays.
 
     Raises:
-        InvalidRecordError: A name is no str, a type has no place in the format, lists are ragged, or
-            an array is masked.
+        InvalidRecordError: A name is no str, a type has no place in the format, lists are ragged,
+            or an array is masked.
 
     Example:
         >>> import numpy as np
