@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -33,7 +34,8 @@ if __name__ == "__main__":
     batches = iter(loader)
     if sys.argv[2] == "running":
         next(batches)
-    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    with open(sys.argv[3], "w") as workers:
+        print(*(child.pid for child in multiprocessing.active_children()), file=workers)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -42,13 +44,15 @@ if __name__ == "__main__":
 def test_workers_end_after_their_parent_was_killed(tmp_path: Path, moment: str) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
+    found = tmp_path / "workers"
+    # No pipe to the script: its workers would hold the other end.
     killed = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "base"), moment],
-        stdout=subprocess.PIPE,
+        [sys.executable, str(script), str(tmp_path / "base"), moment, str(found)],
         timeout=120,
         check=False,
     )
-    workers = [int(word) for word in killed.stdout.split()]
+    assert killed.returncode == -signal.SIGKILL
+    workers = [int(word) for word in found.read_text().split()]
     assert len(workers) == 2
     # Importing PyTorch takes a worker seconds; ten more are what it has for noticing.
     deadline = time.monotonic() + 90

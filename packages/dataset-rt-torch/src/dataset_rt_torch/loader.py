@@ -20,6 +20,7 @@ from dataset_rt_torch.snapshot import Snapshot
 from dataset_rt_torch.state import LoaderIdentity, Resumption, from_state, to_state
 from dataset_rt_torch.windows import WindowSampler
 from dataset_rt_torch.worker import OpenSnapshot, WindowDataset
+from dataset_rt_torch.workers import WorkerStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,7 +190,7 @@ class CachedDataLoader(DataLoader[Any]):
             pin_memory=options.pin_memory,
             # Without workers there is nothing to wait for, and torch would refuse these.
             timeout=options.timeout_seconds if has_workers else 0,
-            worker_init_fn=worker_init,
+            worker_init_fn=WorkerStart(worker_init) if has_workers else worker_init,
             multiprocessing_context=options.multiprocessing_context if has_workers else None,
             prefetch_factor=options.prefetch_factor if has_workers else None,
             persistent_workers=options.persistent_workers,

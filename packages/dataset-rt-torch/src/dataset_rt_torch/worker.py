@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from dataset_rt_torch.readahead import PendingWindow
 from dataset_rt_torch.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from dataset_rt import _core
     from dataset_rt.records import CachedSample
@@ -101,21 +100,9 @@ class OpenSnapshot:
         )
         return OpenSnapshot(snapshot, self.num_threads)
 
-    def __reduce__(self) -> tuple[Callable[..., OpenSnapshot], tuple[Snapshot, int]]:
+    def __reduce__(self) -> tuple[type[OpenSnapshot], tuple[Snapshot, int]]:
         """Pickle how to open it."""
-        return _received, (self.snapshot, self.num_threads)
-
-
-def _received(snapshot: Snapshot, num_threads: int) -> OpenSnapshot:
-    """Make the copy of another process, unless that process is gone already.
-
-    A loading worker watches its parent from the moment it runs. If the parent was killed while the
-    worker was still importing, there is nothing left to watch, and it would wait for ever.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is not None and not parent.is_alive():
-        raise SystemExit(1)
-    return OpenSnapshot(snapshot, num_threads)
+        return OpenSnapshot, (self.snapshot, self.num_threads)
 
 
 class WindowDataset(Dataset[Any]):

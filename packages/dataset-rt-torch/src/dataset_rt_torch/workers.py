@@ -1,9 +1,15 @@
-"""Decides how many loading processes and reader threads a loader gets when it may choose."""
+"""Loading processes: how many there are when the loader may choose, and how each begins."""
 
 from __future__ import annotations
 
+import multiprocessing
+from typing import TYPE_CHECKING, Any
+
 from dataset_rt import _core
 from dataset_rt_torch.distributed import local_world_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # More rarely helps: each process costs a copy of Python and torch, and hands its batches over.
 _MAX_AUTOMATIC_WORKERS = 8
@@ -34,3 +40,23 @@ def automatic_native_num_workers(cores: int, num_workers: int) -> int:
         (4, 1)
     """
     return max(min(cores // max(num_workers, 1), _MAX_AUTOMATIC_THREADS), 1)
+
+
+class WorkerStart:
+    """What a loading process does before its first batch.
+
+    torch's workers watch their parent from here on. If it was killed while they were still
+    importing, they would take the process that adopted them for their parent, and wait for ever.
+    """
+
+    def __init__(self, then: Callable[[int], Any] | None) -> None:
+        """Remember the user's function, if there is one."""
+        self._then = then
+
+    def __call__(self, worker_id: int) -> None:
+        """End if the parent is gone, else go on."""
+        parent = multiprocessing.parent_process()
+        if parent is not None and not parent.is_alive():
+            raise SystemExit(1)
+        if self._then is not None:
+            self._then(worker_id)
