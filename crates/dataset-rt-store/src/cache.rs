@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::blocks::VerifiedMap;
 use crate::checksum::record_checksum;
 use crate::error::StoreError;
-use crate::format::{
-    BLOCKS_FILE, CHECKSUM_BYTES, INDEX_FILE, MANIFEST_FILE, METADATA_FILE, block_count,
-};
+use crate::format::{BLOCKS_FILE, CHECKSUM_BYTES, INDEX_FILE, METADATA_FILE, block_count};
 use crate::index::Index;
 use crate::manifest::Manifest;
 use crate::metadata::Metadata;
@@ -114,12 +112,6 @@ impl Cache {
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
-    }
-
-    /// Path of the manifest, for messages.
-    #[must_use]
-    pub fn manifest_path(&self) -> PathBuf {
-        self.path.join(MANIFEST_FILE)
     }
 
     /// The metadata table.

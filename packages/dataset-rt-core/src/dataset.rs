@@ -158,20 +158,6 @@ impl PyDataset {
         Ok(PySampleIterator::new(Arc::clone(&self.factory), samples))
     }
 
-    fn samples_of_window<'py>(
-        &self,
-        py: Python<'py>,
-        start: u64,
-        stop: u64,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let view = self.dataset.view().map_err(CoreError::from)?;
-        let records = detached(py, || {
-            view.draws(start, stop)
-                .and_then(|rows| view.records_of_rows(&rows))
-        })?;
-        self.factory.list(py, &view, &records)
-    }
-
     #[pyo3(signature = (start, stop, padding_from = None))]
     fn batch_of_window(
         &self,

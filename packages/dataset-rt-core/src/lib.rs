@@ -36,9 +36,7 @@ mod _core {
     #[pymodule_export]
     use crate::table::PyMetadataTable;
     #[pymodule_export]
-    use crate::writer::{
-        PyExistingCache, build_cache, cache_id_of_name, existing_cache, normalize_source_name,
-    };
+    use crate::writer::{PyExistingCache, build_cache, existing_cache, normalize_source_name};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python name")]

@@ -32,12 +32,6 @@ pub(crate) fn normalize_source_name(name: &str) -> Result<String, CoreError> {
     Ok(SourceName::new(name)?.as_str().to_owned())
 }
 
-/// The identity of the cache of a source.
-#[pyfunction]
-pub(crate) fn cache_id_of_name(name: &str) -> Result<u64, CoreError> {
-    Ok(SourceName::new(name)?.cache_id())
-}
-
 /// Finds a finished cache; `None` if there is none.
 #[pyfunction]
 pub(crate) fn existing_cache(
