@@ -145,6 +145,7 @@ class CachedDataLoader(DataLoader[Any]):
             samples_per_epoch=options.samples_per_epoch,
             batch_size=options.batch_size,
             world_size=topology.world_size,
+            num_parts=options.num_parts,
             drop_last=options.drop_last,
             fingerprint=native.fingerprint,
             caches=tuple((cache_id, name, samples) for cache_id, name, _, samples in native.caches),
@@ -158,7 +159,11 @@ class CachedDataLoader(DataLoader[Any]):
         )
         warn_of_counts(plan, options)
         self._sampler = WindowSampler(
-            plan, seed=seed, batch_size=options.batch_size, drop_last=options.drop_last
+            plan,
+            seed=seed,
+            batch_size=options.batch_size,
+            drop_last=options.drop_last,
+            num_parts=1 if options.partition is None else options.partition.parts_per_rank,
         )
         snapshot = Snapshot.export(
             native,
@@ -166,6 +171,7 @@ class CachedDataLoader(DataLoader[Any]):
             seed=seed,
             shuffle=options.shuffle,
             replacement=options.replacement,
+            partition=options.partition,
         )
         self._windows = WindowDataset(
             OpenSnapshot(snapshot, options.native_num_workers),
@@ -350,6 +356,7 @@ def _facts_of(options: LoaderOptions, native: _core.Dataset) -> dict[str, Any]:
         "drop_last": options.drop_last,
         "order": options.order,
         "seed": "random" if options.seed_is_random else options.seed,
+        "consumers that divide the population": options.num_parts,
         "sampler_version": _core.sampler_version,
         "active table": native.fingerprint,
     }

@@ -25,6 +25,7 @@ class Window:
         stop: The position after the last one.
         padding_from: The first position that only pads the batch; ``stop`` where none does.
         seed: The seed of the stream.
+        part: Which of the rank's parts of the population is drawn from.
 
     Example:
         >>> len(Window(epoch=0, batch=1, start=8, stop=16, padding_from=16, seed=42))
@@ -37,6 +38,7 @@ class Window:
     stop: int
     padding_from: int
     seed: int
+    part: int = 0
 
     def __len__(self) -> int:
         """Return the number of samples, padding included."""
@@ -53,14 +55,24 @@ class WindowSampler(Sampler[Window]):
         seed: The seed that is put into each window.
         batch_size: Samples per batch on this rank.
         drop_last: Whether a last, smaller batch is left out.
+        num_parts: Parts of the population that batches of this rank take turns in.
     """
 
-    def __init__(self, plan: WindowPlan, *, seed: int, batch_size: int, drop_last: bool) -> None:
+    def __init__(
+        self,
+        plan: WindowPlan,
+        *,
+        seed: int,
+        batch_size: int,
+        drop_last: bool,
+        num_parts: int = 1,
+    ) -> None:
         """Start at the first batch of epoch 0."""
         self.plan = plan
         self.seed = seed
         self.batch_size = batch_size
         self.drop_last = drop_last
+        self.num_parts = num_parts
         self._epoch = 0
         self._first_batch = 0
         self._read_ahead: Callable[[Iterator[Window]], Iterator[Any]] | None = None
@@ -72,7 +84,13 @@ class WindowSampler(Sampler[Window]):
     def __iter__(self) -> Iterator[Window]:
         """Return the windows of the upcoming pass; asking twice gives the same windows twice."""
         # Torch asks for two iterators per pass and uses the second, so asking must change nothing.
-        windows = _windows(self.plan, self.seed, self._epoch, self._first_batch)
+        windows = windows_of(
+            self.plan,
+            seed=self.seed,
+            epoch=self._epoch,
+            first_batch=self._first_batch,
+            num_parts=self.num_parts,
+        )
         return windows if self._read_ahead is None else self._read_ahead(windows)
 
     def move_to(self, epoch: int, first_batch: int) -> None:
@@ -92,7 +110,22 @@ class WindowSampler(Sampler[Window]):
             self._read_ahead = None
 
 
-def _windows(plan: WindowPlan, seed: int, epoch: int, first_batch: int) -> Iterator[Window]:
+def windows_of(
+    plan: WindowPlan, *, seed: int, epoch: int, first_batch: int = 0, num_parts: int = 1
+) -> Iterator[Window]:
+    """Yield the windows of one epoch, from a batch on.
+
+    The parts of a divided population take turns, and go on doing so from one epoch to the next, so
+    that all of them are used equally often however many batches an epoch has.
+
+    Args:
+        plan: Which positions each batch covers.
+        seed: The seed that is put into each window.
+        epoch: The number of the epoch.
+        first_batch: The batch to begin with.
+        num_parts: How many parts take turns.
+    """
     for batch in range(first_batch, plan.num_batches):
         start, stop, padding_from = plan.window(epoch, batch)
-        yield Window(epoch, batch, start, stop, padding_from, seed)
+        part = (epoch * plan.num_batches + batch) % num_parts
+        yield Window(epoch, batch, start, stop, padding_from, seed, part)

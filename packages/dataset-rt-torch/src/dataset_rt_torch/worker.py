@@ -12,7 +12,6 @@ from torch.utils.data import Dataset, get_worker_info
 from dataset_rt.batch import CachedBatch
 from dataset_rt_torch.failures import BatchFailure
 from dataset_rt_torch.readahead import PendingWindow
-from dataset_rt_torch.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from dataset_rt import _core
     from dataset_rt.records import CachedSample
     from dataset_rt_torch.options import LoaderOptions
+    from dataset_rt_torch.snapshot import Snapshot
     from dataset_rt_torch.windows import Window
 
 
@@ -63,40 +63,40 @@ class OpenSnapshot:
         self.snapshot = snapshot
         self.num_threads = num_threads
         self._lock = threading.Lock()
-        self._native: _core.Dataset | None = None
+        self._parts: list[_core.Dataset] | None = None
         self._process_id = os.getpid()
-        self._inherited: list[_core.Dataset] = []
+        self._inherited: list[list[_core.Dataset]] = []
 
     @property
-    def native(self) -> _core.Dataset:
-        """The open dataset of this process."""
+    def parts(self) -> list[_core.Dataset]:
+        """The open datasets of this process, one for each part; the only one if not divided."""
         self._leave_parent()
-        if self._native is None:
+        if self._parts is None:
             with self._lock:
-                if self._native is None:
-                    self._native = self.snapshot.open(self.num_threads)
-        return self._native
+                if self._parts is None:
+                    self._parts = self.snapshot.open_parts(self.num_threads)
+        return self._parts
 
     def _leave_parent(self) -> None:
-        """In a forked child, make room for a dataset of its own."""
+        """In a forked child, make room for datasets of its own."""
         if self._process_id == os.getpid():
             return
         self._process_id = os.getpid()
         # A thread that was not forked may hold it.
         self._lock = threading.Lock()
-        if self._native is not None:
+        if self._parts is not None:
             # Kept, because dropping it would wait for the parent's threads.
-            self._inherited.append(self._native)
-            self._native = None
+            self._inherited.append(self._parts)
+            self._parts = None
 
     def reseeded(self, seed: int, options: LoaderOptions) -> OpenSnapshot:
         """Return the same table with the stream of another seed."""
-        snapshot = Snapshot.export(
-            self.native,
+        snapshot = self.snapshot.reseeded(
             options.work_dir,
             seed=seed,
             shuffle=options.shuffle,
             replacement=options.replacement,
+            partition=options.partition,
         )
         return OpenSnapshot(snapshot, self.num_threads)
 
@@ -146,7 +146,7 @@ class WindowDataset(Dataset[Any]):
 
     def read(self, window: Window) -> ReadWindow:
         """Read a window: its whole batch, or samples of which the first are being read ahead."""
-        native = self._opened.native
+        native = self._opened.parts[window.part]
         if self._gathers_batches:
             batch = native.batch_of_window(window.start, window.stop, window.padding_from)
             return ReadWindow(window, CachedBatch(batch))
