@@ -3,6 +3,7 @@
 Most people call ``CachedDataset.to_torch_dataloader`` and never import this package themselves.
 """
 
+from dataset_rt_torch.audit import ClassCount, LoaderAudit
 from dataset_rt_torch.iterable_dataset import CachedIterableDataset, make_iterable_dataset
 from dataset_rt_torch.loader import CachedDataLoader, make_dataloader
 from dataset_rt_torch.map_dataset import CachedMapDataset, make_map_dataset
@@ -12,6 +13,8 @@ __all__ = [
     "CachedDataLoader",
     "CachedIterableDataset",
     "CachedMapDataset",
+    "ClassCount",
+    "LoaderAudit",
     "Window",
     "make_dataloader",
     "make_iterable_dataset",

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 
 from dataset_rt import _core, arguments
 from dataset_rt.exceptions import StateMismatchError
+from dataset_rt_torch.audit import LoaderAudit, audit_epoch
 from dataset_rt_torch.by_value import ByValue
 from dataset_rt_torch.collate import Collation, takes_rng
 from dataset_rt_torch.distributed import agree_on_seed, report_fault
@@ -135,6 +136,7 @@ class CachedDataLoader(DataLoader[Any]):
     ) -> None:
         """Export the snapshot and set torch's loader up; `make_dataloader` checks the arguments."""
         topology = options.topology
+        self._native = native
         self.seed = seed
         self.samples_per_epoch = options.samples_per_epoch
         self.rank = topology.rank
@@ -314,6 +316,54 @@ class CachedDataLoader(DataLoader[Any]):
         else:
             self._counts_epochs = resumption.counts_epochs
         self._begin_at(resumption.epoch, resumption.batch)
+
+    def audit(self, class_column: str | None = None, *, epoch: int | None = None) -> LoaderAudit:
+        """Count what an epoch draws, over all ranks, without reading a payload.
+
+        Every rank can do this alone. The dataset must be as it was when the loader was made.
+
+        Args:
+            class_column: A metadata column; its values are counted, against what the weights let
+                one expect.
+            epoch: The number of the epoch; None takes that of the next pass.
+
+        Raises:
+            ConfigError: There is no such column or epoch.
+            DatasetRtError: The dataset was edited or closed since.
+
+        Example:
+            >>> import tempfile
+            >>> from dataset_rt import CacheInput, DatasetRuntime
+            >>> class Animals:
+            ...     name = "animals"
+            ...
+            ...     def __iter__(self):
+            ...         for number in range(10):
+            ...             yield CacheInput(b"", {"kind": "cat" if number % 5 else "owl"})
+            >>> runtime = DatasetRuntime(num_workers=1)
+            >>> with tempfile.TemporaryDirectory() as base:
+            ...     dataset = runtime.from_cache_sources(Animals(), base).dataset
+            ...     dataset.set_weights([4.0, 1.0, 1.0, 1.0, 1.0] * 2)
+            ...     loader = dataset.to_torch_dataloader(
+            ...         batch_size=4, samples_per_epoch=1000, seed=1, num_workers=0
+            ...     )
+            ...     print(loader.audit("kind"))
+            epoch 0: 1000 of 1000 samples drawn, 0 padded, 0 dropped
+            10 rows: 10 drawn, 0 missing, 0 of weight 0; 990 draws repeat a row
+            kind  rows  expected  actual
+            cat      8     500.0     498
+            owl      2     500.0     502
+        """
+        chosen = self._next_epoch if epoch is None else arguments.integer("epoch", epoch, minimum=0)
+        return audit_epoch(
+            self._native,
+            self._windows.opened,
+            self._options,
+            seed=self.seed,
+            epoch=chosen,
+            class_column=class_column,
+            fingerprint=self._identity.fingerprint,
+        )
 
     def check_worker_number_rationality(self) -> None:
         """Log, where torch would warn, that there are more workers than cores.

@@ -106,7 +106,11 @@ class OpenSnapshot:
 
 
 class WindowDataset(Dataset[Any]):
-    """A map-style dataset whose one index is a whole window."""
+    """A map-style dataset whose one index is a whole window.
+
+    Attributes:
+        opened: The snapshot that is read.
+    """
 
     def __init__(self, opened: OpenSnapshot, *, gathers_batches: bool, num_samples: int) -> None:
         """Describe what to read.
@@ -116,7 +120,7 @@ class WindowDataset(Dataset[Any]):
             gathers_batches: Whether a window becomes a `CachedBatch`, not samples.
             num_samples: The length: samples of an epoch over all ranks.
         """
-        self._opened = opened
+        self.opened = opened
         self._gathers_batches = gathers_batches
         self._num_samples = num_samples
 
@@ -142,11 +146,11 @@ class WindowDataset(Dataset[Any]):
 
     def reseed(self, seed: int, options: LoaderOptions) -> None:
         """Read another seed's stream over the same table from now on."""
-        self._opened = self._opened.reseeded(seed, options)
+        self.opened = self.opened.reseeded(seed, options)
 
     def read(self, window: Window) -> ReadWindow:
         """Read a window: its whole batch, or samples of which the first are being read ahead."""
-        native = self._opened.parts[window.part]
+        native = self.opened.parts[window.part]
         if self._gathers_batches:
             batch = native.batch_of_window(window.start, window.stop, window.padding_from)
             return ReadWindow(window, CachedBatch(batch))
