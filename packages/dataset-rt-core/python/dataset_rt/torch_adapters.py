@@ -55,9 +55,9 @@ class TorchAdapters:
 
         Args:
             batch_size: Samples per batch and rank.
-            sample_transform_fn: Turns each CachedSample into a training input, in the worker. If
-                it takes a second argument ``rng``, it gets a NumPy Generator seeded by seed and
-                position.
+            sample_transform_fn: Turns each CachedSample into a training input, in the worker. A
+                parameter ``rng`` of it is given a NumPy Generator seeded by seed and position, a
+                parameter ``is_padding`` whether the sample only pads the batch.
             batch_transform_fn: Turns a whole CachedBatch into a batch, in place of the former
                 and of collation.
             collate_fn: Turns the list of transformed samples into a batch; None takes PyTorch's.

@@ -7,6 +7,7 @@ from dataset_rt_torch.audit import ClassCount, LoaderAudit
 from dataset_rt_torch.iterable_dataset import CachedIterableDataset, make_iterable_dataset
 from dataset_rt_torch.loader import CachedDataLoader, make_dataloader
 from dataset_rt_torch.map_dataset import CachedMapDataset, make_map_dataset
+from dataset_rt_torch.stats import LoaderStats, ProcessStats
 from dataset_rt_torch.windows import Window
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "CachedMapDataset",
     "ClassCount",
     "LoaderAudit",
+    "LoaderStats",
+    "ProcessStats",
     "Window",
     "make_dataloader",
     "make_iterable_dataset",

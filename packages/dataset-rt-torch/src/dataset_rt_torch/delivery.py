@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,28 @@ from dataset_rt.batch import CachedBatch
 from dataset_rt.exceptions import TransformError
 from dataset_rt.records import CachedSample
 from dataset_rt_torch.failures import BatchFailure
+
+
+class DeliveredBatch(NamedTuple):
+    """A batch, or the failure to make it, on its way to the caller with what its making took.
+
+    A named tuple, because that is what torch pins part by part and gives back as what it was.
+
+    Attributes:
+        batch: The batch, or a `BatchFailure`.
+        worker: The number of the loading process that made it; None for the training process.
+        read_nanoseconds: Drawing, reading and verifying.
+        transform_nanoseconds: The user's transform. Where reading is an estimate that was taken
+            off the time of both, it may be negative; only the sum over batches has a meaning.
+        collate_nanoseconds: Collation.
+    """
+
+    batch: Any
+    worker: int | None
+    read_nanoseconds: int = 0
+    transform_nanoseconds: int = 0
+    collate_nanoseconds: int = 0
+
 
 _SAFE_TYPES = frozenset(
     {

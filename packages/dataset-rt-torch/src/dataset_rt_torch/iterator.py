@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ from dataset_rt_torch.failures import BatchFailure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from dataset_rt_torch.delivery import DeliveredBatch
     from dataset_rt_torch.readahead import ReadAhead
+    from dataset_rt_torch.stats import PassTimes
 
 
 def keep_until_gone(owner: object, batches: Iterator[Any]) -> weakref.finalize[Any, Any]:
@@ -63,6 +66,7 @@ class LoaderIterator:
         self,
         batches: Iterator[Any],
         progress: PassProgress,
+        times: PassTimes,
         *,
         num_batches: int,
         read_ahead: ReadAhead | None,
@@ -73,6 +77,7 @@ class LoaderIterator:
         Args:
             batches: Torch's iterator.
             progress: Where to count.
+            times: Where to add up times.
             num_batches: Batches of a whole epoch.
             read_ahead: The windows of a loader without workers, None with workers.
             when_broken: Called when torch itself fails, as it does when a worker dies.
@@ -80,6 +85,7 @@ class LoaderIterator:
         self._batches: Iterator[Any] | None = batches
         self._keeper = keep_until_gone(self, batches)
         self._progress = progress
+        self._times = times
         self._received = progress.next_batch
         self._num_batches = num_batches
         self._read_ahead = read_ahead
@@ -104,9 +110,11 @@ class LoaderIterator:
             )
         if self._batches is None:
             raise StopIteration
+        asked = time.perf_counter_ns()
         try:
-            batch = next(self._batches)
+            delivered: DeliveredBatch = next(self._batches)
         except StopIteration:
+            self._times.add_wait(asked)
             self._end()
             raise
         except Exception:
@@ -117,11 +125,13 @@ class LoaderIterator:
         self._received = (
             self._received + 1 if self._read_ahead is None else self._read_ahead.next_batch
         )
-        if isinstance(batch, BatchFailure):
+        self._times.add_wait(asked)
+        if isinstance(delivered.batch, BatchFailure):
             # No name may hold the exception here: its traceback holds this frame.
-            raise batch.to_exception() from batch.to_cause()
+            raise delivered.batch.to_exception() from delivered.batch.to_cause()
+        self._times.add_batch(delivered)
         self._progress.next_batch = self._received
-        return batch
+        return delivered.batch
 
     @property
     def is_running(self) -> bool:

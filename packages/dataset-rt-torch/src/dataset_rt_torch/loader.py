@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from dataset_rt import _core, arguments
 from dataset_rt.exceptions import StateMismatchError
 from dataset_rt_torch.audit import LoaderAudit, audit_epoch
 from dataset_rt_torch.by_value import ByValue
-from dataset_rt_torch.collate import Collation, takes_rng
+from dataset_rt_torch.collate import Collation, parameters_given
 from dataset_rt_torch.distributed import agree_on_seed, report_fault
 from dataset_rt_torch.iterator import LoaderIterator, PassProgress, keep_until_gone
 from dataset_rt_torch.notices import logger, report, warn_of_counts, warn_of_repeat
@@ -19,6 +20,7 @@ from dataset_rt_torch.options import LoaderArguments, check_options, topology_of
 from dataset_rt_torch.readahead import ReadAhead
 from dataset_rt_torch.snapshot import Snapshot
 from dataset_rt_torch.state import LoaderIdentity, Resumption, from_state, to_state
+from dataset_rt_torch.stats import LoaderStats, PassTimes
 from dataset_rt_torch.windows import WindowSampler
 from dataset_rt_torch.worker import OpenSnapshot, WindowDataset
 from dataset_rt_torch.workers import WorkerStart
@@ -187,6 +189,7 @@ class CachedDataLoader(DataLoader[Any]):
         self._has_passed = False
         self._has_warned_of_repeat = False
         self._progress = PassProgress(0, 0)
+        self._times = PassTimes(0)
         self._newest: weakref.ref[LoaderIterator] | None = None
         self._keeper: weakref.finalize[Any, Any] | None = None
         has_workers = options.num_workers > 0
@@ -214,6 +217,7 @@ class CachedDataLoader(DataLoader[Any]):
 
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
         """Begin a pass: the next window of the stream, or the one that was chosen."""
+        began = time.perf_counter_ns()
         epoch, first_batch = self._next_epoch, self._first_batch
         if not self._counts_epochs and self._has_passed and not self._has_warned_of_repeat:
             self._has_warned_of_repeat = True
@@ -246,9 +250,12 @@ class CachedDataLoader(DataLoader[Any]):
             self._next_epoch = epoch + 1
         self._sampler.move_to(self._next_epoch, 0)
         self._progress = PassProgress(epoch, first_batch)
+        self._times = PassTimes(epoch, began)
+        self._times.add_wait(began)
         iterator = LoaderIterator(
             batches,
             self._progress,
+            self._times,
             num_batches=len(self),
             read_ahead=made[-1] if made else None,
             when_broken=self._discard_workers,
@@ -316,6 +323,29 @@ class CachedDataLoader(DataLoader[Any]):
         else:
             self._counts_epochs = resumption.counts_epochs
         self._begin_at(resumption.epoch, resumption.batch)
+
+    def stats(self) -> LoaderStats:
+        """Return where the time of the newest pass went so far, in this process and in workers.
+
+        Example:
+            >>> import tempfile
+            >>> from dataset_rt import CacheInput, DatasetRuntime
+            >>> class Squares:
+            ...     name = "squares"
+            ...
+            ...     def __iter__(self):
+            ...         for number in range(10):
+            ...             yield CacheInput(str(number**2).encode(), {"number": number})
+            >>> runtime = DatasetRuntime(num_workers=1)
+            >>> with tempfile.TemporaryDirectory() as base:
+            ...     dataset = runtime.from_cache_sources(Squares(), base).dataset
+            ...     loader = dataset.to_torch_dataloader(batch_size=4, num_workers=0)
+            ...     for _batch in loader:
+            ...         pass
+            ...     loader.stats().batches
+            3
+        """
+        return self._times.stats(self._options)
 
     def audit(self, class_column: str | None = None, *, epoch: int | None = None) -> LoaderAudit:
         """Count what an epoch draws, over all ranks, without reading a payload.
@@ -418,7 +448,7 @@ def _collation_of(options: LoaderOptions) -> Collation:
         sample_transform=_function_of(options, "sample_transform_fn"),
         batch_transform=_function_of(options, "batch_transform_fn"),
         collate=_function_of(options, "collate_fn"),
-        takes_rng=sample_transform is not None and takes_rng(sample_transform),
+        given=frozenset() if sample_transform is None else parameters_given(sample_transform),
     )
 
 

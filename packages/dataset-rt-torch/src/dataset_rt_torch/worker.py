@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,12 +43,19 @@ class WindowSamples:
         return list(self.native)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadWindow:
-    """A window with what is in it."""
+    """A window with what is in it.
+
+    Attributes:
+        window: The window.
+        content: Its samples, still to be made, or its batch.
+        read_nanoseconds: How long this process was kept from going on by reading it.
+    """
 
     window: Window
     content: WindowSamples | CachedBatch
+    read_nanoseconds: int = 0
 
 
 class OpenSnapshot:
@@ -134,15 +142,17 @@ class WindowDataset(Dataset[Any]):
 
     def __getitems__(self, window: Window | PendingWindow) -> ReadWindow | BatchFailure:
         """Return what is in a window; in a worker process, a failure in place of an error."""
-        if isinstance(window, PendingWindow):
-            begun: ReadWindow = window.result()
-            return begun
-        if get_worker_info() is None:
-            return self.read(window)
+        began = time.perf_counter_ns()
         try:
-            return self.read(window)
-        except Exception as error:  # noqa: BLE001
+            read: ReadWindow = (
+                window.result() if isinstance(window, PendingWindow) else self.read(window)
+            )
+        except Exception as error:
+            if get_worker_info() is None:
+                raise
             return BatchFailure(error)
+        read.read_nanoseconds = time.perf_counter_ns() - began
+        return read
 
     def reseed(self, seed: int, options: LoaderOptions) -> None:
         """Read another seed's stream over the same table from now on."""
