@@ -24,6 +24,7 @@ mod prepared;
 mod read_ahead;
 mod snapshot;
 mod table_edit;
+mod verify;
 mod view;
 
 pub use active_table::{ActiveTable, RecordNumber};
@@ -37,4 +38,5 @@ pub use options::{DrawOptions, ReadOptions, SchemaRule};
 pub use pool::{Pool, available_parallelism};
 pub use prepared::Prepared;
 pub use read_ahead::{BatchReadAhead, SampleReadAhead, Step};
+pub use verify::{Damage, Verification, VerifyProgress, verify_cache};
 pub use view::View;

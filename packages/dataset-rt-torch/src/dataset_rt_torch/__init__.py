@@ -7,8 +7,10 @@ from dataset_rt_torch.audit import ClassCount, LoaderAudit
 from dataset_rt_torch.iterable_dataset import CachedIterableDataset, make_iterable_dataset
 from dataset_rt_torch.loader import CachedDataLoader, make_dataloader
 from dataset_rt_torch.map_dataset import CachedMapDataset, make_map_dataset
+from dataset_rt_torch.shared_memory import SharedMemoryError
 from dataset_rt_torch.stats import LoaderStats, ProcessStats
 from dataset_rt_torch.windows import Window
+from dataset_rt_torch.worker_death import WorkerError, WorkerTimeoutError
 
 __all__ = [
     "CachedDataLoader",
@@ -18,7 +20,10 @@ __all__ = [
     "LoaderAudit",
     "LoaderStats",
     "ProcessStats",
+    "SharedMemoryError",
     "Window",
+    "WorkerError",
+    "WorkerTimeoutError",
     "make_dataloader",
     "make_iterable_dataset",
     "make_map_dataset",

@@ -15,6 +15,7 @@ from dataset_rt.exceptions import TransformError
 from dataset_rt_torch.by_value import ByValue
 from dataset_rt_torch.delivery import DeliveredBatch, packed_for_delivery
 from dataset_rt_torch.failures import BatchFailure
+from dataset_rt_torch.shared_memory import full_for, is_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +41,7 @@ class Collation:
         batch_transform: Callable[..., Any] | None,
         collate: Callable[..., Any] | None,
         given: frozenset[str],
+        prefetch_factor: int,
     ) -> None:
         """Keep the functions.
 
@@ -48,11 +50,13 @@ class Collation:
             batch_transform: ``batch_transform_fn``.
             collate: ``collate_fn``.
             given: What ``sample_transform`` is given beside the sample; see `parameters_given`.
+            prefetch_factor: Batches that each worker makes ahead, for messages.
         """
         self._sample_transform = sample_transform
         self._batch_transform = batch_transform
         self._collate = collate
         self._given = given
+        self._prefetch_factor = prefetch_factor
 
     def __call__(self, read: ReadWindow | BatchFailure) -> DeliveredBatch:
         """Return the batch; in a worker process, with a `BatchFailure` in place of an exception."""
@@ -64,7 +68,9 @@ class Collation:
             return self._batch_of(read, None)
         try:
             made = self._batch_of(read, worker_id)
-            return made._replace(batch=packed_for_delivery(made.batch))
+            return made._replace(
+                batch=packed_for_delivery(made.batch, worker.num_workers, self._prefetch_factor)
+            )
         except Exception as error:  # noqa: BLE001
             return DeliveredBatch(BatchFailure(error), worker_id)
 
@@ -84,7 +90,7 @@ class Collation:
         collate = self._collate
         if collate is None and self._sample_transform is not None:
             collate = default_collate
-        batch = inputs if collate is None else _called("collate_fn", collate, inputs, window)
+        batch = inputs if collate is None else self._collated(collate, inputs, window)
         ended = time.perf_counter_ns()
         return DeliveredBatch(
             batch,
@@ -93,6 +99,16 @@ class Collation:
             transformed - began - of_samples,
             ended - transformed,
         )
+
+    def _collated(self, collate: Callable[..., Any], inputs: list[Any], window: Window) -> Any:  # noqa: ANN401
+        try:
+            return _called("collate_fn", collate, inputs, window)
+        except RuntimeError as error:
+            # In a worker, torch's collation makes tensors in shared memory.
+            worker = get_worker_info()
+            if worker is None or not is_full(error):
+                raise
+            raise full_for(inputs, worker.num_workers, self._prefetch_factor) from None
 
     def _transformed(
         self, transform: Callable[..., Any], samples: WindowSamples, window: Window

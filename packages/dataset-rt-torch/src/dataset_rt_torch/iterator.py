@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataset_rt.exceptions import DatasetRtError
 from dataset_rt_torch.failures import BatchFailure
+from dataset_rt_torch.worker_death import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,6 +71,7 @@ class LoaderIterator:
         *,
         num_batches: int,
         read_ahead: ReadAhead | None,
+        timeout_seconds: float,
         when_broken: Callable[[], None],
     ) -> None:
         """Wrap torch's iterator.
@@ -80,6 +82,7 @@ class LoaderIterator:
             times: Where to add up times.
             num_batches: Batches of a whole epoch.
             read_ahead: The windows of a loader without workers, None with workers.
+            timeout_seconds: How long torch waits for a batch; 0 for ever.
             when_broken: Called when torch itself fails, as it does when a worker dies.
         """
         self._batches: Iterator[Any] | None = batches
@@ -89,6 +92,7 @@ class LoaderIterator:
         self._received = progress.next_batch
         self._num_batches = num_batches
         self._read_ahead = read_ahead
+        self._timeout_seconds = timeout_seconds
         self._when_broken = when_broken
         self._is_superseded = False
 
@@ -117,11 +121,19 @@ class LoaderIterator:
             self._times.add_wait(asked)
             self._end()
             raise
-        except Exception:
-            if self._read_ahead is None:
-                self._end()
-                self._when_broken()
-            raise
+        except Exception as error:
+            if self._read_ahead is not None:
+                raise
+            explanation = (
+                explained(error, self._batches, self._timeout_seconds)
+                if isinstance(error, RuntimeError)
+                else error
+            )
+            self._end()
+            self._when_broken()
+            if explanation is error:
+                raise
+            raise explanation from None
         self._received = (
             self._received + 1 if self._read_ahead is None else self._read_ahead.next_batch
         )

@@ -23,6 +23,10 @@ from dataset_rt_torch.state import LoaderIdentity, Resumption, from_state, to_st
 from dataset_rt_torch.stats import LoaderStats, PassTimes
 from dataset_rt_torch.windows import WindowSampler
 from dataset_rt_torch.worker import OpenSnapshot, WindowDataset
+from dataset_rt_torch.worker_death import (
+    interrupts_held_back,
+    refuse_to_start_in_a_starting_worker,
+)
 from dataset_rt_torch.workers import WorkerStart
 
 if TYPE_CHECKING:
@@ -218,6 +222,8 @@ class CachedDataLoader(DataLoader[Any]):
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
         """Begin a pass: the next window of the stream, or the one that was chosen."""
         began = time.perf_counter_ns()
+        if self.num_workers > 0:
+            refuse_to_start_in_a_starting_worker()
         epoch, first_batch = self._next_epoch, self._first_batch
         if not self._counts_epochs and self._has_passed and not self._has_warned_of_repeat:
             self._has_warned_of_repeat = True
@@ -240,7 +246,10 @@ class CachedDataLoader(DataLoader[Any]):
             return made[-1]
 
         self._sampler.move_to(epoch, first_batch)
-        with self._sampler.reading_ahead(read_ahead if self.num_workers == 0 else None):
+        with (
+            self._sampler.reading_ahead(read_ahead if self.num_workers == 0 else None),
+            interrupts_held_back(is_needed=self._options.inherits_signal_mask),
+        ):
             batches = super().__iter__()
         if self.persistent_workers and self._keeper is None:
             self._keeper = keep_until_gone(self, batches)
@@ -258,6 +267,7 @@ class CachedDataLoader(DataLoader[Any]):
             self._times,
             num_batches=len(self),
             read_ahead=made[-1] if made else None,
+            timeout_seconds=self.timeout,
             when_broken=self._discard_workers,
         )
         self._newest = weakref.ref(iterator)
@@ -448,6 +458,7 @@ def _collation_of(options: LoaderOptions) -> Collation:
         sample_transform=_function_of(options, "sample_transform_fn"),
         batch_transform=_function_of(options, "batch_transform_fn"),
         collate=_function_of(options, "collate_fn"),
+        prefetch_factor=options.prefetch_factor,
         given=frozenset() if sample_transform is None else parameters_given(sample_transform),
     )
 
