@@ -400,7 +400,7 @@ fn open_decoder(cache: &Path, manifest: &Manifest) -> Result<Decoder, StoreError
         .map(|entry| read_small_file(&path, entry))
         .transpose()?;
     Decoder::new(manifest.compression, dictionary.as_deref())
-        .map_err(|reason| StoreError::Codec { path, reason })
+        .map_err(|reason| StoreError::DamagedDictionary { path, reason })
 }
 
 /// Reads a file whole and compares its digest.

@@ -65,6 +65,8 @@ impl Compression {
 const MAX_LZ4_BYTES: usize = 0x7E00_0000;
 /// No LZ4 block grows more than this many times when it is decompressed.
 const MAX_LZ4_RATIO: usize = 255;
+/// No zstd frame grows more than this many times: four bytes give 128 KiB at most.
+const MAX_ZSTD_RATIO: usize = 1 << 15;
 
 /// Records that a dictionary is trained on end at this many bytes.
 pub(crate) const TRAINING_BYTES: usize = 4 << 20;
@@ -189,7 +191,7 @@ impl Decoder {
             Algorithm::Lz4 => Self::Lz4,
             Algorithm::Zstd => Self::Zstd(
                 dictionary
-                    .map(|bytes| DDict::try_create(bytes).ok_or("no memory for a dictionary"))
+                    .map(|bytes| DDict::try_create(bytes).ok_or("zstd cannot use it"))
                     .transpose()?,
             ),
         })
@@ -197,16 +199,12 @@ impl Decoder {
 
     /// Says whether a record of these lengths can exist, before memory is taken for it.
     pub(crate) fn is_possible(&self, stored_bytes: usize, payload_bytes: usize) -> bool {
-        match self {
-            Self::None => stored_bytes == payload_bytes,
-            Self::Lz4 => {
-                stored_bytes <= payload_bytes
-                    && payload_bytes <= stored_bytes.saturating_mul(MAX_LZ4_RATIO)
-            }
-            Self::Zstd(_) => {
-                stored_bytes <= payload_bytes && (stored_bytes > 0 || payload_bytes == 0)
-            }
-        }
+        let max_ratio = match self {
+            Self::None => 1,
+            Self::Lz4 => MAX_LZ4_RATIO,
+            Self::Zstd(_) => MAX_ZSTD_RATIO,
+        };
+        stored_bytes <= payload_bytes && payload_bytes <= stored_bytes.saturating_mul(max_ratio)
     }
 
     /// Fills `payload`, which has exactly the length of the payload.
@@ -285,4 +283,40 @@ pub(crate) fn train_dictionary<'a>(
     let with_dictionary = compressed_bytes(Some(&dictionary))?;
     let enough = plain - plain * MIN_SAVED_PERCENT / 100;
     Ok((with_dictionary < enough).then_some(dictionary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compression(algorithm: Algorithm, level: Option<i32>) -> Compression {
+        Compression {
+            algorithm,
+            level,
+            dictionary: false,
+        }
+    }
+
+    #[test]
+    fn the_most_that_a_codec_can_save_is_possible_and_more_is_not() {
+        let payload = vec![0; 64 << 20];
+        for compression in [
+            compression(Algorithm::Lz4, None),
+            compression(Algorithm::Zstd, Some(-7)),
+            compression(Algorithm::Zstd, Some(3)),
+            compression(Algorithm::Zstd, Some(22)),
+        ] {
+            let mut stored = Vec::new();
+            let mut encoder = Encoder::new(compression, None).expect("an encoder");
+            encoder.append(&payload, &mut stored).expect("a record");
+            let decoder = Decoder::new(compression.algorithm, None).expect("a decoder");
+            assert!(
+                decoder.is_possible(stored.len(), payload.len()),
+                "{compression:?}"
+            );
+            let too_many = stored.len() * MAX_ZSTD_RATIO + 1;
+            assert!(!decoder.is_possible(stored.len(), too_many));
+            assert!(!decoder.is_possible(stored.len(), stored.len() - 1));
+        }
+    }
 }

@@ -135,10 +135,18 @@ pub enum StoreError {
         /// Length in the shard.
         stored_bytes: usize,
     },
-    /// A codec refused its settings or its dictionary.
+    /// A dictionary is none that its codec wrote.
+    #[error("damaged dictionary {path}: {reason}", path = path.display())]
+    DamagedDictionary {
+        /// The dictionary.
+        path: PathBuf,
+        /// What the codec says.
+        reason: String,
+    },
+    /// A codec refused its settings.
     #[error("cannot use the codec of {path}: {reason}", path = path.display())]
     Codec {
-        /// The dictionary, or the cache.
+        /// The cache.
         path: PathBuf,
         /// What the codec says.
         reason: String,
@@ -300,6 +308,7 @@ impl StoreError {
                 | Self::RecordCodec { .. }
                 | Self::RecordLength { .. }
                 | Self::RecordAddress { .. }
+                | Self::DamagedDictionary { .. }
                 | Self::DamagedMetadata { .. }
                 | Self::FileShrank { .. }
         )

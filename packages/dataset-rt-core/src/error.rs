@@ -102,6 +102,7 @@ fn store_error(error: StoreError) -> PyErr {
         | StoreError::RecordAddress { .. }
         | StoreError::RecordCodec { .. }
         | StoreError::RecordLength { .. }
+        | StoreError::DamagedDictionary { .. }
         | StoreError::DamagedMetadata { .. }
         | StoreError::FileShrank { .. } => CorruptCacheError::new_err(message),
         StoreError::Unsupported { .. } => UnsupportedCacheError::new_err(message),
