@@ -32,7 +32,8 @@ mod _core {
     use crate::iterators::{PyBatchIterator, PySampleIterator};
     #[pymodule_export]
     use crate::maintenance::{
-        PyBuildStatus, PyVerification, list_builds, reclaim_builds, verify_cache,
+        PyBuildStatus, PyPayloadSizes, PyVerification, list_builds, payload_sizes, reclaim_builds,
+        verify_cache,
     };
     #[pymodule_export]
     use crate::plan::PyWindowPlan;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dataset_rt_reader::{VerifyProgress, verify_cache as verify};
-use dataset_rt_store::{BuildStatus, Reclaim};
+use dataset_rt_store::{Backend, BuildStatus, Cache, PayloadSizes, Reclaim};
 use pyo3::prelude::*;
 
-use crate::gateway::{OnSignal, detached, interruptible_with};
+use crate::gateway::{OnSignal, detached, interruptible, interruptible_with};
 use crate::pool::PyThreadPool;
 
 /// A build directory among finished caches.
@@ -105,4 +105,35 @@ pub(crate) fn verify_cache(
             .map(|damage| (damage.sample, damage.message))
             .collect(),
     })
+}
+
+/// Payloads by size: `counts[0]` are empty, `counts[i]` have from `2**(i - 1)` up to `2**i - 1` bytes.
+#[pyclass(frozen, get_all, name = "PayloadSizes", module = "dataset_rt._core")]
+pub(crate) struct PyPayloadSizes {
+    counts: Vec<u64>,
+    smallest_bytes: u64,
+    largest_bytes: u64,
+    stored_as_is: u64,
+}
+
+impl From<PayloadSizes> for PyPayloadSizes {
+    fn from(sizes: PayloadSizes) -> Self {
+        Self {
+            counts: sizes.counts,
+            smallest_bytes: sizes.smallest_bytes,
+            largest_bytes: sizes.largest_bytes,
+            stored_as_is: sizes.stored_as_is,
+        }
+    }
+}
+
+/// Looks up the size of every payload of a cache in its index.
+#[pyfunction]
+pub(crate) fn payload_sizes(py: Python<'_>, path: PathBuf) -> PyResult<PyPayloadSizes> {
+    let sizes = interruptible(
+        py,
+        move || Cache::open(&path, Backend::Map)?.payload_sizes(),
+        &OnSignal::Leave,
+    )?;
+    Ok(sizes.into())
 }

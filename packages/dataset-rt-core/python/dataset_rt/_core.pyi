@@ -18,6 +18,7 @@ __all__ = [
     "ExistingCache",
     "MappedBytes",
     "MetadataTable",
+    "PayloadSizes",
     "SampleIterator",
     "ThreadPool",
     "Verification",
@@ -32,6 +33,7 @@ __all__ = [
     "list_builds",
     "normalize_source_name",
     "pack_arrays",
+    "payload_sizes",
     "reclaim_builds",
     "sampler_version",
     "try_lock_build",
@@ -65,6 +67,7 @@ def build_cache(
 ) -> BuildReport: ...
 def list_builds(base_path: str) -> list[BuildStatus]: ...
 def reclaim_builds(base_path: str, continuable_too: bool) -> list[BuildStatus]: ...
+def payload_sizes(path: str) -> PayloadSizes: ...
 def verify_cache(
     path: str,
     pool: ThreadPool,
@@ -124,6 +127,13 @@ class Verification:
     samples: int
     bytes: int
     damages: list[tuple[int | None, str]]
+
+@final
+class PayloadSizes:
+    counts: list[int]
+    smallest_bytes: int
+    largest_bytes: int
+    stored_as_is: int
 
 @final
 class ThreadPool:
