@@ -43,8 +43,8 @@ mod _core {
     use crate::table::PyMetadataTable;
     #[pymodule_export]
     use crate::writer::{
-        PyBuildHolder, PyBuildLock, PyBuildReport, PyExistingCache, build_cache, existing_cache,
-        normalize_source_name, try_lock_build,
+        PyBuildHolder, PyBuildLock, PyBuildReport, PyExistingCache, build_cache, cache_at,
+        existing_cache, normalize_source_name, try_lock_build,
     };
 
     #[pymodule_export]

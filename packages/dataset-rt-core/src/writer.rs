@@ -1,6 +1,6 @@
 //! Building caches from Python iterators.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -102,28 +102,35 @@ pub(crate) fn existing_cache(
     name: &str,
 ) -> PyResult<Option<PyExistingCache>> {
     let name = SourceName::new(name).map_err(CoreError::from)?;
-    detached(py, || {
-        let base = std::path::absolute(&base_path).map_err(|source| StoreError::Io {
-            operation: "resolve",
-            path: base_path,
-            source,
-        })?;
-        let path = base.join(name.as_str());
-        match Manifest::read(&path) {
-            Ok(manifest) => Ok(Some(PyExistingCache {
-                cache_id: manifest.cache_id,
-                samples: manifest.samples,
-                payload_bytes: manifest.payload_bytes,
-                stored_bytes: manifest.stored_bytes,
-                compression: manifest.compression.name(),
-                fingerprint: manifest.fingerprint.map(|value| value.get().to_owned()),
-                name: manifest.name,
-                path,
-            })),
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    })
+    detached(py, || read_existing(&base_path.join(name.as_str())))
+}
+
+/// Finds a finished cache in a directory of any name; `None` if there is none.
+#[pyfunction]
+pub(crate) fn cache_at(py: Python<'_>, path: PathBuf) -> PyResult<Option<PyExistingCache>> {
+    detached(py, || read_existing(&path))
+}
+
+fn read_existing(path: &Path) -> Result<Option<PyExistingCache>, StoreError> {
+    let path = std::path::absolute(path).map_err(|source| StoreError::Io {
+        operation: "resolve",
+        path: path.to_owned(),
+        source,
+    })?;
+    match Manifest::read(&path) {
+        Ok(manifest) => Ok(Some(PyExistingCache {
+            cache_id: manifest.cache_id,
+            samples: manifest.samples,
+            payload_bytes: manifest.payload_bytes,
+            stored_bytes: manifest.stored_bytes,
+            compression: manifest.compression.name(),
+            fingerprint: manifest.fingerprint.map(|value| value.get().to_owned()),
+            name: manifest.name,
+            path,
+        })),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Asks for the right to build a cache, without waiting.
