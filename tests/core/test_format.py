@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 from typing import TYPE_CHECKING, Any, Literal
@@ -163,3 +164,11 @@ def test_what_another_release_wrote_is_refused_clearly(
     with pytest.raises(UnsupportedCacheError) as refused:
         runtime.cached_dataset(cache)
     assert str(refused.value) == f"{cache / 'manifest.json'} has {message}"
+
+
+def test_the_manifest_has_the_fields_that_the_page_describes(name: str) -> None:
+    page = (make_v1.GOLDEN.parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+    section = page.partition("\n## manifest.json\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    described = [field for row in rows for field in re.findall(r"`(\w+)`", row)]
+    assert list(json.loads((make_v1.GOLDEN / name / "manifest.json").read_bytes())) == described
