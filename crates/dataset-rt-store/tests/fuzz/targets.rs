@@ -16,18 +16,21 @@ fn the_manifest() {
     fuzz(|images, random, folder| {
         let image = random.pick(images).clone();
         let mut changed = image.clone();
-        if random.one_in(3) {
+        let kind = random.below(4);
+        if kind < 2 {
             change_fields(&mut changed, random);
         }
         let mut text = changed.manifest_text();
         text = text.replacen(&last_digest(&text), NO_DIGEST, 1);
-        if random.one_in(4) {
+        if kind == 1 || kind == 2 {
+            for _ in 0..=random.below(3) {
+                text = change_text(&text, images, random);
+            }
+        }
+        if kind == 3 {
             let mut bytes = text.into_bytes();
             mutate(&mut bytes, random, true);
             text = String::from_utf8_lossy(&bytes).into_owned();
-        }
-        for _ in 0..random.below(4) {
-            text = change_text(&text, images, random);
         }
         check_manifest(&image, &with_digest(text), folder)
     });
@@ -43,24 +46,32 @@ fn last_digest(text: &str) -> String {
 fn change_fields(image: &mut CacheImage, random: &mut Random) {
     let shards = &mut image.manifest.shards;
     let shard = random.below(shards.len() - 1);
-    match random.below(4) {
+    let (first, second) = shards[shard..].split_at_mut(1);
+    let (first, second) = (&mut first[0], &mut second[0]);
+    let count = if random.one_in(2) {
+        1
+    } else {
+        interesting_number(random, 10)
+    };
+    match random.below(7) {
         0 => {
-            let count = interesting_number(random, 2);
-            shards[shard].samples = shards[shard].samples.wrapping_add(count);
-            shards[shard + 1].first_sample = shards[shard + 1].first_sample.wrapping_add(count);
-            shards[shard + 1].samples = shards[shard + 1].samples.wrapping_sub(count);
+            first.samples = first.samples.wrapping_add(count);
+            second.first_sample = second.first_sample.wrapping_add(count);
+            second.samples = second.samples.wrapping_sub(count);
         }
         1 => {
-            let count = interesting_number(random, 10);
-            shards[shard].bytes = shards[shard].bytes.wrapping_add(count);
-            shards[shard + 1].bytes = shards[shard + 1].bytes.wrapping_sub(count);
+            first.bytes = first.bytes.wrapping_add(count);
+            second.bytes = second.bytes.wrapping_sub(count);
         }
         2 => {
-            let removed = shards.remove(shard);
-            shards[shard].first_sample = removed.first_sample;
-            shards[shard].samples += removed.samples;
-            shards[shard].bytes += removed.bytes;
+            second.first_sample = first.first_sample;
+            second.samples += first.samples;
+            second.bytes += first.bytes;
+            shards.remove(shard);
         }
+        3 => first.first_sample = first.first_sample.wrapping_add(count),
+        4 => first.samples = first.samples.wrapping_add(count),
+        5 => image.manifest.samples = image.manifest.samples.wrapping_add(count),
         _ => image.manifest.payload_bytes = interesting_number(random, 1_000),
     }
 }
