@@ -17,7 +17,7 @@
     missing_docs,
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
-    clippy::print_stderr,
+    clippy::print_stdout,
     reason = "tests"
 )]
 
