@@ -1,6 +1,7 @@
 """Every Python block in the documentation, and every use of our command, does what it shows."""
 
 import contextlib
+import importlib.util
 import io
 import shlex
 import subprocess
@@ -56,6 +57,9 @@ def run_commands(fence: Fence) -> str:
     return shown.getvalue()
 
 
+# What PyTorch Lightning warns of is not for readers to mend.
+@pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec:FutureWarning")
+@pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_blocks_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -68,6 +72,8 @@ def test_the_blocks_of_a_page_run(
         if fence.language == "console" and fence.text.startswith(PROMPT):
             assert run_commands(fence) == fence.text, f"{name_of(page)}:{fence.line}"
         if fence.language != "python":
+            continue
+        if fence.needed_module and importlib.util.find_spec(fence.needed_module) is None:
             continue
         output = (
             run_as_program(fence, tmp_path) if fence.is_program else run_in_session(fence, names)

@@ -114,6 +114,7 @@ class LoaderIterator:
             )
         if self._batches is None:
             raise StopIteration
+        explanation = None
         asked = time.perf_counter_ns()
         try:
             delivered: DeliveredBatch = next(self._batches)
@@ -124,16 +125,19 @@ class LoaderIterator:
         except Exception as error:
             if self._read_ahead is not None:
                 raise
-            explanation = (
-                explained(error, self._batches, self._timeout_seconds)
-                if isinstance(error, RuntimeError)
-                else error
-            )
+            explanation = explained(error, self._batches, self._timeout_seconds)
             self._end()
             self._when_broken()
-            if explanation is error:
+            if explanation is None:
                 raise
-            raise explanation from None
+        if explanation is not None:
+            # Out here torch's exception is gone, and with it the frames that held torch's iterator.
+            # While that lived, torch would raise anew whenever any other child process ends.
+            try:
+                raise explanation
+            finally:
+                # Its traceback holds this frame.
+                del explanation
         self._received = (
             self._received + 1 if self._read_ahead is None else self._read_ahead.next_batch
         )

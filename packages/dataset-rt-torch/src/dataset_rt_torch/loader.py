@@ -13,7 +13,7 @@ from dataset_rt.exceptions import StateMismatchError
 from dataset_rt_torch.audit import LoaderAudit, audit_epoch
 from dataset_rt_torch.by_value import ByValue
 from dataset_rt_torch.collate import Collation, parameters_given
-from dataset_rt_torch.distributed import agree_on_seed, report_fault
+from dataset_rt_torch.distributed import agree_on_seed, check_still_holds, report_fault
 from dataset_rt_torch.iterator import LoaderIterator, PassProgress, keep_until_gone
 from dataset_rt_torch.notices import logger, report, warn_of_counts, warn_of_repeat
 from dataset_rt_torch.options import LoaderArguments, check_options, topology_of
@@ -132,6 +132,12 @@ class CachedDataLoader(DataLoader[Any]):
         True
     """
 
+    # Hugging Face Accelerate would deal the batches out to its processes once more. With the first
+    # mark `prepare` gives the loader back as it is; with the second `save_state` and `load_state`
+    # take its state along.
+    _is_accelerate_prepared = True
+    use_stateful_dataloader = True
+
     def __init__(
         self,
         native: _core.Dataset,
@@ -220,8 +226,13 @@ class CachedDataLoader(DataLoader[Any]):
         )
 
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
-        """Begin a pass: the next window of the stream, or the one that was chosen."""
+        """Begin a pass: the next window of the stream, or the one that was chosen.
+
+        Raises:
+            ConfigError: A process group exists that did not when the loader was made.
+        """
         began = time.perf_counter_ns()
+        check_still_holds(self._options.topology)
         if self.num_workers > 0:
             refuse_to_start_in_a_starting_worker()
         epoch, first_batch = self._next_epoch, self._first_batch
@@ -247,7 +258,7 @@ class CachedDataLoader(DataLoader[Any]):
 
         self._sampler.move_to(epoch, first_batch)
         with (
-            self._sampler.reading_ahead(read_ahead if self.num_workers == 0 else None),
+            self._sampler.passing(read_ahead if self.num_workers == 0 else None),
             interrupts_held_back(is_needed=self._options.inherits_signal_mask),
         ):
             batches = super().__iter__()
@@ -276,13 +287,20 @@ class CachedDataLoader(DataLoader[Any]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next pass; later passes count on from it.
 
+        A pass that is underway goes on, and a state still says how far it has come.
+
         Args:
             epoch: The number of the epoch, from 0.
 
         Raises:
             ConfigError: The number is negative or none.
         """
-        self._begin_at(arguments.integer("epoch", epoch, minimum=0), 0)
+        chosen = arguments.integer("epoch", epoch, minimum=0)
+        newest = None if self._newest is None else self._newest()
+        progress = self._progress
+        self._begin_at(chosen, 0)
+        if newest is not None and newest.is_running:
+            self._progress = progress
         self._counts_epochs = True
 
     def state_dict(self) -> dict[str, Any]:

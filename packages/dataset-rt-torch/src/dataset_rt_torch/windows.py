@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Sampler
 
+from dataset_rt.exceptions import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -75,6 +77,7 @@ class WindowSampler(Sampler[Window]):
         self.num_parts = num_parts
         self._epoch = 0
         self._first_batch = 0
+        self._is_passing = False
         self._read_ahead: Callable[[Iterator[Window]], Iterator[Any]] | None = None
 
     def __len__(self) -> int:
@@ -82,7 +85,18 @@ class WindowSampler(Sampler[Window]):
         return self.plan.num_batches
 
     def __iter__(self) -> Iterator[Window]:
-        """Return the windows of the upcoming pass; asking twice gives the same windows twice."""
+        """Return the windows of the upcoming pass; asking twice gives the same windows twice.
+
+        Raises:
+            ConfigError: It is not the loader itself that asks.
+        """
+        if not self._is_passing:
+            raise ConfigError(
+                "the batches of a loader are asked for by something else, such as another "
+                "DataLoader that was made of its parts, expected the loader itself to be iterated: "
+                "its batches are those of this rank already\n"
+                "hint: use the loader as it is, with load_state_dict to begin within an epoch"
+            )
         # Torch asks for two iterators per pass and uses the second, so asking must change nothing.
         windows = windows_of(
             self.plan,
@@ -99,14 +113,16 @@ class WindowSampler(Sampler[Window]):
         self._first_batch = first_batch
 
     @contextmanager
-    def reading_ahead(
+    def passing(
         self, read_ahead: Callable[[Iterator[Window]], Iterator[Any]] | None
     ) -> Iterator[None]:
-        """Pass the windows of iterators made inside the block through ``read_ahead``."""
+        """Let iterators be made inside the block, and pass their windows through ``read_ahead``."""
+        self._is_passing = True
         self._read_ahead = read_ahead
         try:
             yield
         finally:
+            self._is_passing = False
             self._read_ahead = None
 
 

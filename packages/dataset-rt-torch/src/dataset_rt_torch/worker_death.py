@@ -26,14 +26,16 @@ class WorkerTimeoutError(WorkerError, TimeoutError):
     """No batch came from the loading workers within ``timeout`` seconds."""
 
 
-def explained(error: RuntimeError, batches: Any, timeout_seconds: float) -> Exception:  # noqa: ANN401
-    """Return what to raise in place of what torch raised.
+def explained(error: Exception, batches: Any, timeout_seconds: float) -> WorkerError | None:  # noqa: ANN401
+    """Return what to raise in place of what torch raised; None where that says all.
 
     Args:
         error: What torch raised.
         batches: The iterator that raised it.
         timeout_seconds: How long torch was to wait for a batch.
     """
+    if not isinstance(error, RuntimeError):
+        return None
     workers: list[BaseProcess] = list(getattr(batches, "_workers", ()))
     for number, worker in enumerate(workers):
         if worker.exitcode not in (None, 0):
@@ -44,7 +46,7 @@ def explained(error: RuntimeError, batches: Any, timeout_seconds: float) -> Exce
             "seconds, and all of them live: a transform hangs or takes longer\n"
             "hint: raise timeout, or find with num_workers=0 or `py-spy dump` where it hangs"
         )
-    return error
+    return None
 
 
 def _cause_of_death(number: int, worker: BaseProcess) -> str:
