@@ -145,12 +145,19 @@ def test_an_encoding_without_the_characters_gets_others(pets: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="asks for a POSIX terminal")
-@pytest.mark.parametrize("columns", [20, 60])
+@pytest.mark.parametrize("columns", [32, 60])
 def test_lines_fit_a_narrow_terminal(pets: Path, columns: int) -> None:
     for command in ("info", "head", "stats"):
         shown = run_in_terminal(columns, command, pets, NO_COLOR="1")
         lines = STYLE.sub("", shown).splitlines()
         assert max(cell_len(line) for line in lines) <= columns
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="asks for a POSIX terminal")
+def test_nothing_is_lost_in_the_narrowest_terminal(pets: Path) -> None:
+    shown = STYLE.sub("", run_in_terminal(12, "stats", pets, NO_COLOR="1"))
+    assert re.search(r" 20  50\.0%  █+\r\n", shown)
+    assert "compression  none\r\n" in shown
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="asks for a POSIX terminal")
