@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from dataset_rt_torch import LoaderStats, ProcessStats
 from dataset_rt_torch.collate import TimedSamples
+from dataset_rt_torch.delivery import DeliveredBatch
 from dataset_rt_torch.stats import verdict_of
 from tests.torch.loading import FAST_WORKERS, number_of
 
@@ -223,3 +225,26 @@ def test_a_loader_that_keeps_up_needs_no_advice(dataset: CachedDataset) -> None:
         first_wait_seconds=0.3,
     )
     assert verdict == "the model waits for the loader 4 % of the time: the loader keeps up"
+
+
+class Pinnable:
+    """Stands for a tensor, which only a machine with an accelerator can pin."""
+
+    def __init__(self, *, is_pinned: bool = False) -> None:
+        self.is_pinned = is_pinned
+
+    def pin_memory(self) -> Pinnable:
+        return Pinnable(is_pinned=True)
+
+
+def test_a_batch_is_pinned_on_its_way_and_keeps_its_times(dataset: CachedDataset) -> None:
+    (whole,) = make_loader(
+        dataset, batch_size=12, sample_transform_fn=None, batch_transform_fn=lambda batch: batch
+    )
+    batch = {"pair": (Pinnable(), [Pinnable()]), "whole": whole}
+    pinned = pin_memory(DeliveredBatch(batch, 3, 10, 20, 30))  # type: ignore[no-untyped-call]
+    assert isinstance(pinned, DeliveredBatch)
+    assert pinned[1:] == (3, 10, 20, 30)
+    first, (second,) = pinned.batch["pair"]
+    assert (first.is_pinned, second.is_pinned) == (True, True)
+    assert pinned.batch["whole"] is whole
