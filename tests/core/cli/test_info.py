@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from dataset_rt import CacheInput, DatasetRuntime, ShardCompression, WriterConfig
@@ -69,6 +70,20 @@ def test_info_lists_what_a_directory_holds(
     assert f"{abandoned_base}: 2 entries\n" in outcome.output
     assert "\nfinished    complete" in outcome.output
     assert "\nunfinished  abandoned" in outcome.output
+
+
+def test_info_finds_caches_among_directories_of_any_name(
+    run: Callable[..., Outcome], tmp_path: Path, list_source: Any, write: Callable[..., Path]
+) -> None:
+    for name in ("manifest.json", "index.bin", "moved"):
+        write(list_source(name, list(records())), tmp_path)
+    # No source could have such names.
+    (tmp_path / "moved").rename(tmp_path / "con:")
+    (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+    (entry,) = run("info", tmp_path, "--json").document["entries"]
+    found = {cache["name"]: (cache["state"], cache["samples"]) for cache in entry["caches"]}
+    assert found == dict.fromkeys(("manifest.json", "index.bin", "moved"), ("complete", 40))
+    assert run("verify", tmp_path).status == 0
 
 
 def test_info_goes_on_after_a_path_that_fails(

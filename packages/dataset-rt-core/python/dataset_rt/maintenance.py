@@ -111,7 +111,7 @@ def status(base: str | os.PathLike[str]) -> tuple[CacheStatus, ...]:
     for entry in _entries(base_path):
         if entry.name.startswith(".") or not entry.is_dir():
             continue
-        cache = _of_cache(base_path, entry)
+        cache = _of_cache(entry)
         if cache is not None:
             found.append(cache)
     return tuple(sorted(found, key=lambda cache: (cache.name, cache.state)))
@@ -177,9 +177,10 @@ def _of_build(build: _core.BuildStatus) -> CacheStatus:
     )
 
 
-def _of_cache(base_path: Path, path: Path) -> CacheStatus | None:
+def _of_cache(path: Path) -> CacheStatus | None:
     try:
-        cache = _core.existing_cache(str(base_path), path.name)
+        # By path: a cache that was moved may be in a directory that no source could be named after.
+        cache = _core.cache_at(str(path))
     except DatasetRtError as error:
         return CacheStatus(path.name, path, "damaged", 0, 0, 0, str(error))
     if cache is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
 
 _MANIFEST = "manifest.json"
-_OTHER_FILES = ("index.bin", "metadata.arrow", "shards")
+_OTHER_FILES = ("index.bin", "metadata.arrow")
 _LISTED_CACHES = 5
 
 
@@ -29,7 +28,8 @@ def is_cache(path: str) -> bool:
     """
     if not stat.S_ISDIR(Path(path).stat().st_mode):
         raise CommandError(f"{path} is a file, expected a directory")
-    return any(os.path.lexists(Path(path, name)) for name in (_MANIFEST, *_OTHER_FILES))
+    # Files only: a cache in a directory of caches may have such a name.
+    return any(Path(path, name).is_file() for name in (_MANIFEST, *_OTHER_FILES))
 
 
 def caches_in(path: str) -> list[str]:
