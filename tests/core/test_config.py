@@ -30,6 +30,10 @@ def test_writer_defaults_are_those_of_the_contract() -> None:
     assert config.max_shard_bytes == 256_000_000
     assert config.shard_compression == ShardCompression(algo="none")
     assert config.validate_cache is False
+    assert config.num_processes == 0
+    assert config.show_progress == "auto"
+    assert config.on_stale == "error"
+    assert config.profiler.enabled is False
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_seed_takes_any_unsigned_64_bit_number(seed: Any) -> None:
         ("validate_cache", 0),
         ("verify_reads", "no"),
         ("backend", "ftp"),
-        ("backend", "pread"),
+        ("backend", None),
         ("schema", "loose"),
         ("schema", None),
     ],
@@ -101,9 +105,13 @@ def test_reader_refuses_wrong_values_by_name(option: str, value: Any) -> None:
     [
         ("prefetch_size", 0, "prefetch_size is 0, expected an integer from 1"),
         ("validate_cache", 1, "validate_cache is 1, expected True or False"),
-        ("shard_compression", {"algo": "lz4"}, "algo is 'lz4', expected 'none'"),
+        ("shard_compression", {"algo": "snappy"}, "algo is 'snappy', expected 'none' or 'lz4' or"),
         ("shard_compression", "lz4", "shard_compression is 'lz4'"),
-        ("shard_compression", {"level": 3}, "option 'level' is not known"),
+        ("shard_compression", {"levels": 3}, "option 'levels' is not known"),
+        ("on_stale", "ignore", "on_stale is 'ignore', expected 'error' or 'rebuild' or 'reuse'"),
+        ("num_processes", -1, "num_processes is -1, expected an integer from 0"),
+        ("show_progress", 1, "show_progress is 1, expected True or False or 'auto'"),
+        ("profiler", {"enabled": True}, "path is None, expected the JSON file to write"),
     ],
 )
 def test_writer_refuses_wrong_values_by_name(option: str, value: Any, message: str) -> None:

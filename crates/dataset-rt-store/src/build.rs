@@ -68,6 +68,16 @@ pub(crate) struct Build {
     is_published: bool,
 }
 
+/// What became of the cache that had the name before.
+enum Replaced {
+    /// There was none.
+    Nothing,
+    /// It is where the new one was.
+    Exchanged,
+    /// It is here.
+    Aside(PathBuf),
+}
+
 /// What a build begins with.
 pub(crate) struct Start {
     pub(crate) build: Build,
@@ -165,19 +175,40 @@ impl Build {
         let target = self.lock.base().join(name.as_str());
         sync_directory(&cache.join(SHARDS_FOLDER))?;
         sync_directory(&cache)?;
-        if fs::symlink_metadata(&target).is_err() {
-            fs::rename(&cache, &target).map_err(StoreError::io("publish", &target))?;
-        } else if !exchange(&cache, &target)? {
-            let old = self.lock.folder().join(OLD_CACHE_FOLDER);
-            fs::rename(&target, &old).map_err(StoreError::io("publish", &target))?;
-            if let Err(error) = fs::rename(&cache, &target) {
-                fs::rename(&old, &target).map_err(StoreError::io("restore", &target))?;
-                return Err(StoreError::io("publish", target)(error));
+        let replaced = self.take_name(&cache, &target)?;
+        if let Err(error) = sync_directory(self.lock.base()) {
+            // What may be gone after a power failure is not published: everything goes back.
+            match replaced {
+                Replaced::Nothing => fs::rename(&target, &cache),
+                Replaced::Exchanged => exchange(&target, &cache).map(drop),
+                Replaced::Aside(old) => {
+                    fs::rename(&target, &cache).and_then(|()| fs::rename(old, &target))
+                }
             }
+            .map_err(StoreError::io("take back", &target))?;
+            return Err(error);
         }
         self.is_published = true;
-        sync_directory(self.lock.base())?;
         Ok(target)
+    }
+
+    /// Gives the finished directory its name, and says what became of the cache that had it.
+    fn take_name(&self, cache: &Path, target: &Path) -> Result<Replaced, StoreError> {
+        let failed = || StoreError::io("publish", target);
+        if fs::symlink_metadata(target).is_err() {
+            fs::rename(cache, target).map_err(failed())?;
+            return Ok(Replaced::Nothing);
+        }
+        if exchange(cache, target).map_err(failed())? {
+            return Ok(Replaced::Exchanged);
+        }
+        let old = self.lock.folder().join(OLD_CACHE_FOLDER);
+        fs::rename(target, &old).map_err(failed())?;
+        if let Err(error) = fs::rename(cache, target) {
+            fs::rename(&old, target).map_err(StoreError::io("restore", target))?;
+            return Err(failed()(error));
+        }
+        Ok(Replaced::Aside(old))
     }
 
     /// Refuses a name that something else has, before any work is done.

@@ -167,10 +167,14 @@ impl Drop for BuildLock {
             return;
         }
         let mut held = lock_held();
-        // The lock file goes while the lock is still held, and with it the directory if nothing was
-        // kept in it. A process that opened the file in time finds that it is gone and begins anew.
-        let _ = fs::remove_file(self.folder.join(LOCK_FILE));
-        let _ = fs::remove_dir(&self.folder);
+        // If nothing was kept, the lock file goes while the lock is still held, and the directory
+        // with it. A process that opened the file in time finds that it is gone and begins anew.
+        let is_kept = fs::read_dir(&self.folder)
+            .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name() != LOCK_FILE));
+        if !is_kept {
+            let _ = fs::remove_file(self.folder.join(LOCK_FILE));
+            let _ = fs::remove_dir(&self.folder);
+        }
         held.holders.remove(&self.folder);
     }
 }

@@ -55,10 +55,10 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// Lets two directories change places in one step; says `false` if the file system cannot.
-pub(crate) fn exchange(one: &Path, other: &Path) -> Result<bool, StoreError> {
+pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
     match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
-        Err(error) => Err(StoreError::io("publish", other)(error.into())),
+        Err(error) => Err(error.into()),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::build::BuildPlace;
 use crate::column::Column;
@@ -221,7 +221,8 @@ impl ShardWriter {
                         .iter()
                         .map(|part| self.written.metadata.path_of(part)),
                 );
-                Ok::<_, StoreError>(JournalEntry {
+                let (done, is_durable) = bounded(1);
+                let entry = JournalEntry {
                     sealed: SealedShard {
                         shard: entry,
                         payload_bytes: self.written.payload_bytes,
@@ -230,10 +231,16 @@ impl ShardWriter {
                         streams: self.written.streams.entries(),
                     },
                     files,
-                })
+                    done,
+                };
+                Ok::<_, StoreError>((entry, is_durable))
             })
             .transpose()?;
-        if self.write_back.seal((shard.file, shard.path), journal) {
+        let (entry, is_durable) = journal.unzip();
+        let is_sent = self.write_back.seal((shard.file, shard.path), entry);
+        // A build that keeps a journal begins no shard before the one before is safe: then whoever
+        // continues it repeats one shard at most.
+        if is_sent && is_durable.is_none_or(|durable| durable.recv().is_ok()) {
             return Ok(());
         }
         // The thread has ended, and `run` asks it why.

@@ -36,6 +36,8 @@ pub(crate) enum Request {
 pub(crate) struct JournalEntry {
     pub(crate) sealed: SealedShard,
     pub(crate) files: Vec<PathBuf>,
+    /// Told when the entry is durable.
+    pub(crate) done: Sender<()>,
 }
 
 pub(crate) struct WriteBack {
@@ -109,7 +111,7 @@ impl Worker {
     /// Shards first, then the lists and rows that belong to them, the journal last.
     fn serve(&mut self, group: Vec<Request>) -> Result<(), StoreError> {
         let mut lines = String::new();
-        let mut line_count = 0;
+        let mut waiting = Vec::new();
         let mut files = BTreeSet::new();
         for request in group {
             match request {
@@ -123,14 +125,14 @@ impl Worker {
                     file.sync_all().map_err(StoreError::io("sync", path))?;
                     if let (Some(entry), Some(journal)) = (journal, &self.journal) {
                         lines.push_str(&journal.line(&entry.sealed)?);
-                        line_count += 1;
                         files.extend(entry.files);
+                        waiting.push(entry.done);
                     }
                 }
             }
         }
         if let Some(journal) = &mut self.journal
-            && line_count > 0
+            && !waiting.is_empty()
         {
             files.iter().try_for_each(|path| sync_file(path))?;
             sync_directory(&self.shards_folder)?;
@@ -139,7 +141,12 @@ impl Worker {
             }
             journal.append(&lines)?;
             journal.sync()?;
-            self.sealed_shards.fetch_add(line_count, Ordering::AcqRel);
+            self.sealed_shards
+                .fetch_add(waiting.len() as u64, Ordering::AcqRel);
+            for done in waiting {
+                // A writer that ended does not wait any more.
+                let _ = done.send(());
+            }
         }
         Ok(())
     }

@@ -56,9 +56,11 @@ impl WriterOptions {
         }
     }
 
-    /// Records of one chunk: the window is divided among the chunks that may be on their way.
+    /// Records of one chunk: the window is divided among the chunks that may be on their way, which
+    /// are those in the two queues, one being filled, one being hashed, one being written, and one
+    /// that waits for room.
     fn chunk_records(&self) -> usize {
-        let chunks_in_flight = self.encode_threads() + QUEUED_CHUNKS + 1;
+        let chunks_in_flight = self.encode_threads() + 2 * QUEUED_CHUNKS + 4;
         (self.prefetch_size / chunks_in_flight).max(1)
     }
 }

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,6 @@ from tests.core.cli.running import Outcome, run_in_terminal, run_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 STYLE = re.compile(r"\x1b\[[\d;]*m")
@@ -123,6 +123,48 @@ def test_a_reader_that_goes_away_ends_it_silently(pets: Path, extra: list[str]) 
     )
     os.close(theirs)
     assert (completed.returncode, completed.stderr) == (141, b"")
+
+
+def test_the_help_may_lose_its_reader_as_well() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    completed = subprocess.run(
+        [sys.executable, "-m", "dataset_rt.cli", "--help"],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    os.close(theirs)
+    assert (completed.returncode, completed.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="asks for a device that is full")
+@pytest.mark.parametrize("extra", [[], ["--json"]], ids=["text", "json"])
+def test_output_that_cannot_be_written_is_one_line(pets: Path, extra: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        completed = subprocess.run(
+            [sys.executable, "-m", "dataset_rt.cli", "info", str(pets), *extra],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert completed.returncode == 2
+    assert completed.stderr == b"error: no space left on device\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="closes descriptors as a POSIX shell does")
+@pytest.mark.parametrize("closing", [">&-", "2>&-"])
+def test_streams_may_be_closed(pets: Path, closing: str) -> None:
+    command = [sys.executable, "-m", "dataset_rt.cli", "info", str(pets)]
+    completed = subprocess.run(
+        ["sh", "-c", f'"$@" {closing}', "sh", *command],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (completed.returncode, completed.stderr) == (0, b"")
 
 
 def test_a_pipe_gets_whole_lines(

@@ -15,7 +15,13 @@ from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dataset_rt.building import BuildPlan, Outcome, failure, reclaim_useless, write_one
-from dataset_rt.exceptions import BuilderProcessError, ConfigError, DatasetRtError
+from dataset_rt.exceptions import (
+    BuilderProcessError,
+    CachePermissionError,
+    ConfigError,
+    DatasetRtError,
+)
+from dataset_rt.results import CacheWriteError, CacheWriteSuccess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,7 +181,10 @@ def _run(connection: Connection, plan: BuildPlan, pickled: bytes) -> None:
     def report(samples: int, payload_bytes: int) -> None:
         connection.send((samples, payload_bytes))
 
-    outcome = write_one(plan, named, report, waits=True)
+    try:
+        outcome = write_one(plan, named, report, waits=True)
+    except CachePermissionError as error:
+        outcome = Outcome(failure(named.name, error))
     if outcome is None:
         raise AssertionError("a builder that waits always has an outcome")
     connection.send(_portable(outcome))
@@ -196,18 +205,15 @@ def _die_with_parent() -> None:
 
 def _portable(outcome: Outcome) -> Outcome:
     """Return the outcome with an exception that the parent can rebuild, its traceback as a note."""
-    exception = getattr(outcome.result, "exception", None)
-    if exception is None:
+    result = outcome.result
+    if isinstance(result, CacheWriteSuccess) or result.exception is None:
         return outcome
+    exception = result.exception
     text = "".join(traceback.format_exception(exception))
     try:
         copy = pickle.loads(pickle.dumps(exception))
     except Exception:  # noqa: BLE001 - exceptions with awkward constructors raise anything
         copy = DatasetRtError(f"{type(exception).__qualname__}: {exception}")
     copy.add_note(f"in the builder process:\n{text}")
-    result = type(outcome.result)(
-        outcome.result.source_name,
-        outcome.result.message,
-        exception=copy,
-    )
-    return Outcome(result, outcome.figures)
+    portable = CacheWriteError(result.source_name, result.message, exception=copy)
+    return Outcome(portable, outcome.figures)

@@ -98,14 +98,20 @@ def write_one(
 
     Returns:
         None if another process is building it and ``waits`` is False.
+
+    Raises:
+        CachePermissionError: The directory of caches cannot be written to.
     """
     # Only Exception: KeyboardInterrupt and SystemExit end the whole call.
     try:
         fingerprint = fingerprint_of(named.source)
         path = _finished_cache(plan, named, fingerprint)
-        if path is not None:
-            return Outcome(CacheWriteSuccess(named.name, Path(path)))
-        _require_writable(plan.base_path)
+    except Exception as error:  # noqa: BLE001 - whatever a source raises is its result
+        return Outcome(failure(named.name, error))
+    if path is not None:
+        return Outcome(CacheWriteSuccess(named.name, Path(path)))
+    _require_writable(plan.base_path)
+    try:
         lock = _lock(plan.base_path, named.name, waits=waits)
         if lock is None:
             return None
@@ -117,7 +123,7 @@ def write_one(
             built = _build(plan, named, fingerprint, lock, report)
         finally:
             lock.release()
-    except Exception as error:  # noqa: BLE001 - whatever a source raises is its result
+    except Exception as error:  # noqa: BLE001 - same
         return Outcome(failure(named.name, error, base_path=plan.base_path))
     return Outcome(CacheWriteSuccess(named.name, Path(built.path)), _figures(built))
 

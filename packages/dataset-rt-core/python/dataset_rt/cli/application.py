@@ -60,9 +60,13 @@ def run(arguments: Sequence[str]) -> int:
 
     Raises:
         CommandError: The command line cannot be parsed.
+        BrokenPipeError: The reader of the output went away.
     """
     try:
         work = application(list(arguments) or ["--help"], prog_name=PROGRAM, standalone_mode=False)
+    except SystemExit:
+        # This is how typer and rich end where nobody reads the help that they print.
+        raise BrokenPipeError from None
     except typer.TyperException as error:
         message = " ".join(error.format_message().split()).removesuffix(".")
         raise CommandError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataset_rt.cli.failures import BROKEN_PIPE, FAILED, INTERRUPTED, CommandError, Failure
@@ -29,16 +30,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     # A command line that cannot be parsed has to be refused in the form that it asks for.
     as_json = "--json" in given
-    for stream in (sys.stdout, sys.stderr):
-        # What the encoding of a terminal or pipe lacks is escaped, and no reason to fail.
-        with contextlib.suppress(AttributeError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    _prepare_streams()
     try:
         status = _run(given, as_json=as_json)
         sys.stdout.flush()
     except BrokenPipeError:
         _silence_output()
         return BROKEN_PIPE
+    except OSError as error:
+        # Whatever else there was to say, the output cannot take it.
+        _silence_output()
+        Failure.of(error).show()
+        return FAILED
     return status
 
 
@@ -65,6 +68,17 @@ def _run(arguments: list[str], *, as_json: bool) -> int:
             failure = Failure.of(error)
     failure.write(as_json=as_json)
     return failure.status
+
+
+def _prepare_streams() -> None:
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # Closed by the parent: what nobody wants is written nowhere.
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        # What the encoding of a terminal or pipe lacks is escaped, and no reason to fail.
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _silence_output() -> None:
