@@ -5,6 +5,7 @@ This module is used where typer and rich are missing, so it does not import them
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass
 
@@ -70,12 +71,12 @@ class Failure:
             self.show()
 
     def show(self) -> None:
-        """Write a message to standard error."""
+        """Write a message to standard error, after what was written before."""
         sys.stdout.flush()
-        lines = [
-            f"error: {line}" if number == 0 else line
-            for number, line in enumerate(self.message.split("\n"))
-        ]
+        lines = f"error: {self.message}".split("\n")
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+        # Where nobody hears of it, the exit status still says so.
+        with contextlib.suppress(OSError):
+            sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+            sys.stderr.flush()
