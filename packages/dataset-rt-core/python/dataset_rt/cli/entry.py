@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str], *, as_json: bool) -> int:
     try:
         from dataset_rt.cli import application  # noqa: PLC0415 - which needs the extra
+
+        return application.run(arguments)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _EXTRA:
@@ -57,15 +59,12 @@ def _run(arguments: list[str], *, as_json: bool) -> int:
             'pip install "dataset-rt[cli]"',
             FAILED,
         )
-    else:
-        try:
-            return application.run(arguments)
-        except KeyboardInterrupt:
-            failure = Failure("interrupted", "", INTERRUPTED)
-        except BrokenPipeError:
-            raise
-        except (CommandError, DatasetRtError, OSError) as error:
-            failure = Failure.of(error)
+    except KeyboardInterrupt:
+        failure = Failure("interrupted", "", INTERRUPTED)
+    except BrokenPipeError:
+        raise
+    except (CommandError, DatasetRtError, OSError) as error:
+        failure = Failure.of(error)
     failure.write(as_json=as_json)
     return failure.status
 
