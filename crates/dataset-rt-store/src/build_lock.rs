@@ -169,8 +169,11 @@ impl Drop for BuildLock {
         let mut held = lock_held();
         // If nothing was kept, the lock file goes while the lock is still held, and the directory
         // with it. A process that opened the file in time finds that it is gone and begins anew.
-        let is_kept = fs::read_dir(&self.folder)
-            .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name() != LOCK_FILE));
+        let is_kept = fs::read_dir(&self.folder).is_ok_and(|entries| {
+            entries
+                .flatten()
+                .any(|entry| entry.file_name() != LOCK_FILE)
+        });
         if !is_kept {
             let _ = fs::remove_file(self.folder.join(LOCK_FILE));
             let _ = fs::remove_dir(&self.folder);

@@ -1,7 +1,7 @@
 //! Bytes on disk: one immutable cache per source, written atomically and opened by mapping.
 //!
 //! A cache is a directory of payload shards, an index with one address and one checksum a record,
-//! and a metadata table. [`CacheWriter`] builds one in a staging directory and publishes it with a
+//! and a metadata table. [`CacheWriter`] builds one in a directory of its own and publishes it with a
 //! rename; [`Cache`] opens one in time that depends on the number of shards, not of records. The
 //! crate knows nothing of sampling or of Python.
 

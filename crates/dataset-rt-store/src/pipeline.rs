@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use crossbeam_channel::{Receiver, SendTimeoutError, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded, unbounded};
 
 use crate::build::BuildPlace;
 use crate::checksum::record_checksum;
@@ -21,8 +21,10 @@ use crate::compression::{Compression, Encoder};
 use crate::error::StoreError;
 use crate::shard_writer::{ShardWriter, Written};
 
-/// Chunks that may wait before each thread, or on their way between two.
-pub(crate) const QUEUED_CHUNKS: usize = 2;
+/// Chunks that may wait before a thread.
+pub(crate) const QUEUED_CHUNKS: usize = 8;
+/// Payload bytes that may be on their way; one chunk may be larger than this.
+const MAX_BYTES_IN_FLIGHT: usize = 64 << 20;
 
 /// Consecutive records on their way to the shards.
 #[derive(Debug, Default)]
@@ -175,6 +177,10 @@ pub(crate) struct Pipeline {
     /// Both are closed when the source ends.
     channels: Option<(Sender<Ordered>, Sender<Work>)>,
     recycled: Receiver<Box<Chunk>>,
+    /// Chunks to be used again.
+    #[expect(clippy::vec_box, reason = "chunks travel through channels in their boxes")]
+    spare: Vec<Box<Chunk>>,
+    bytes_in_flight: usize,
     cancelled: Arc<AtomicBool>,
     helpers: Vec<JoinHandle<()>>,
     writing: Option<JoinHandle<Result<Written, StoreError>>>,
@@ -208,6 +214,8 @@ impl Pipeline {
         let mut pipeline = Self {
             channels: Some((ordered, work)),
             recycled,
+            spare: Vec::new(),
+            bytes_in_flight: 0,
             cancelled: Arc::clone(&cancelled),
             helpers: Vec::new(),
             writing: None,
@@ -246,8 +254,34 @@ impl Pipeline {
     }
 
     /// An empty chunk, its memory reused where possible.
-    pub(crate) fn empty_chunk(&self) -> Box<Chunk> {
-        self.recycled.try_recv().unwrap_or_default()
+    pub(crate) fn empty_chunk(&mut self) -> Box<Chunk> {
+        while let Ok(chunk) = self.recycled.try_recv() {
+            self.take_back(chunk);
+        }
+        self.spare.pop().unwrap_or_default()
+    }
+
+    fn take_back(&mut self, mut chunk: Box<Chunk>) {
+        self.bytes_in_flight -= chunk.payloads.len();
+        chunk.clear();
+        self.spare.push(chunk);
+    }
+
+    /// Waits until there is room for the bytes of an item; says `false` if the time was too short.
+    fn wait_for_room(&mut self, item: &Item, timeout: Duration) -> Result<bool, StoreError> {
+        let Item::Records(chunk) = item else {
+            return Ok(true);
+        };
+        while self.bytes_in_flight > 0
+            && self.bytes_in_flight + chunk.payloads.len() > MAX_BYTES_IN_FLIGHT
+        {
+            match self.recycled.recv_timeout(timeout) {
+                Ok(done) => self.take_back(done),
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.early_end()),
+            }
+        }
+        Ok(true)
     }
 
     /// Hands an item over; gives it back if there was no room within the time.
@@ -256,6 +290,9 @@ impl Pipeline {
         item: Item,
         timeout: Duration,
     ) -> Result<Option<Item>, StoreError> {
+        if !self.wait_for_room(&item, timeout)? {
+            return Ok(Some(item));
+        }
         let Some((ordered, work)) = &self.channels else {
             return Err(self.panicked());
         };
@@ -268,10 +305,11 @@ impl Pipeline {
         };
         match ordered.send_timeout(place, timeout) {
             Ok(()) => {
-                if let Some(work_item) = chunk
-                    && work.send(work_item).is_err()
-                {
-                    return Err(self.panicked());
+                if let Some((chunk, answer)) = chunk {
+                    self.bytes_in_flight += chunk.payloads.len();
+                    if work.send((chunk, answer)).is_err() {
+                        return Err(self.panicked());
+                    }
                 }
                 Ok(None)
             }
@@ -280,12 +318,13 @@ impl Pipeline {
                 (Ordered::End(columns), None) => Some(Item::End(columns)),
                 (Ordered::Encoded(_), None) => None,
             }),
-            // A thread ended early: the writer's own result says why.
-            Err(SendTimeoutError::Disconnected(_)) => match self.join() {
-                Err(error) => Err(error),
-                Ok(_) => Err(self.panicked()),
-            },
+            Err(SendTimeoutError::Disconnected(_)) => Err(self.early_end()),
         }
+    }
+
+    /// A thread ended early: the writer's own result says why.
+    fn early_end(&mut self) -> StoreError {
+        self.join().err().unwrap_or_else(|| self.panicked())
     }
 
     /// Waits until everything that was sent is on disk.

@@ -126,7 +126,6 @@ impl ShardWriter {
             first = cut.record;
         }
         self.write_range(&chunk, first..chunk.len())?;
-        chunk.clear();
         // The iterating thread is gone once the build is finished; then the chunk is not needed.
         let _ = self.recycle.send(chunk);
         Ok(())

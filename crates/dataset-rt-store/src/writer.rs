@@ -26,7 +26,7 @@ use crate::name::SourceName;
 use crate::pipeline::{Chunk, Item, Pipeline, PipelineOptions, QUEUED_CHUNKS, StageTimes};
 
 /// A chunk is handed over when it has this many bytes.
-const CHUNK_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 512 << 10;
 /// More threads than this have no use: one thread iterates the source.
 const MAX_ENCODE_THREADS: usize = 32;
 

@@ -244,7 +244,7 @@ class WriterConfig(_Options):
 
     max_shard_bytes: Annotated[int, _named(_byte_size)] = 256 * 10**6
     shard_compression: ShardCompression = ShardCompression()
-    prefetch_size: Annotated[int, _integer(1, _MAX_PREFETCH_SIZE)] = 1024
+    prefetch_size: Annotated[int, _integer(1, _MAX_PREFETCH_SIZE)] = 8192
     num_processes: Annotated[int, _integer(0, _MAX_PROCESSES)] = 0
     show_progress: Annotated[Literal["auto"] | bool, _named(arguments.flag_or_auto)] = "auto"
     validate_cache: _Flag = False
