@@ -104,6 +104,12 @@ pub enum ReaderError {
         /// Its codec.
         algorithm: Algorithm,
     },
+    /// Payloads whose arrays cannot be stacked.
+    #[error("{reason}")]
+    NotStackable {
+        /// Which sample, which array, and how it differs.
+        reason: String,
+    },
     /// A verification was called off.
     #[error("the verification was called off")]
     Cancelled,

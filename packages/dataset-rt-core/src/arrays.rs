@@ -2,12 +2,16 @@
 
 use std::collections::HashMap;
 
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
+use crate::batch::{PyBatch, array_over};
 use crate::error::InvalidRecordError;
+use crate::gateway::{OnSignal, interruptible};
+use crate::table::into_numpy;
 
 /// NumPy's name and the name in the format.
 const DTYPES: [(&str, Dtype); 14] = [
@@ -95,4 +99,45 @@ pub(crate) fn array_layout(data: &[u8]) -> PyResult<Vec<ArrayPlace>> {
     }
     layout.sort_by_key(|(_, _, _, start)| *start);
     Ok(layout)
+}
+
+/// Name, dtype name, shape, bytes, and the lengths along a padded axis, of stacked arrays.
+type Stacked<'py> = (
+    String,
+    &'static str,
+    Vec<usize>,
+    Bound<'py, PyArray1<u8>>,
+    Option<Bound<'py, PyArray1<i64>>>,
+);
+
+/// Stacks the arrays in the payloads of a batch, one buffer for each name.
+#[pyfunction]
+pub(crate) fn stack_arrays<'py>(
+    py: Python<'py>,
+    batch: &PyBatch,
+    pad_axis: Option<usize>,
+) -> PyResult<Vec<Stacked<'py>>> {
+    let (view, records) = batch.records();
+    let stacked = interruptible(
+        py,
+        move || view.stack_arrays(&records, pad_axis),
+        &OnSignal::Leave,
+    )?;
+    stacked
+        .into_iter()
+        .map(|array| {
+            let (dtype, _) = DTYPES
+                .iter()
+                .find(|(_, dtype)| *dtype == array.dtype)
+                .ok_or_else(|| {
+                    InvalidRecordError::new_err(format!(
+                        "array {:?} has dtype {:?}, which NumPy lacks",
+                        array.name, array.dtype
+                    ))
+                })?;
+            let lengths = array.lengths.map(|lengths| into_numpy(py, lengths));
+            let bytes = array_over(py, array.buffer)?;
+            Ok((array.name, *dtype, array.shape, bytes, lengths))
+        })
+        .collect()
 }

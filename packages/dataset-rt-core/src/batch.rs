@@ -40,7 +40,7 @@ impl PyBatch {
 
     /// What to read, without the lock: Python objects are made from it, and making them may run
     /// finalisers that ask for this batch again.
-    fn records(&self) -> (Arc<View>, Vec<RecordNumber>) {
+    pub(crate) fn records(&self) -> (Arc<View>, Vec<RecordNumber>) {
         let batch = self.lock();
         (Arc::clone(batch.view()), batch.records().to_vec())
     }
@@ -56,7 +56,7 @@ impl PyBatch {
 }
 
 /// A writable NumPy array over the memory of a batch, without a copy.
-fn array_over(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyArray1<u8>>> {
+pub(crate) fn array_over(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyArray1<u8>>> {
     if buffer.bytes().is_empty() {
         // numpy.frombuffer refuses empty buffers.
         return Ok(into_numpy(py, Vec::new()));

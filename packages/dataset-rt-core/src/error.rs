@@ -66,6 +66,7 @@ fn reader_error(error: ReaderError) -> PyErr {
         ReaderError::RowOutOfRange { .. }
         | ReaderError::PositionRange { .. }
         | ReaderError::StreamEnd { .. } => PositionError::new_err(message),
+        ReaderError::NotStackable { .. } => InvalidRecordError::new_err(message),
         ReaderError::NoViews { .. } => ConfigError::new_err(message),
         ReaderError::Cancelled => DatasetRtError::new_err(message),
         ReaderError::TableRefused { .. } => MetadataTableError::new_err(message),

@@ -21,7 +21,7 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::arrays::{array_layout, pack_arrays};
+    use crate::arrays::{array_layout, pack_arrays, stack_arrays};
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]

@@ -37,6 +37,7 @@ __all__ = [
     "payload_sizes",
     "reclaim_builds",
     "sampler_version",
+    "stack_arrays",
     "try_lock_build",
     "verify_cache",
 ]
@@ -275,4 +276,7 @@ class MappedBytes:
     def __len__(self) -> int: ...
 
 def pack_arrays(arrays: Sequence[tuple[str, str, Sequence[int], bytes]]) -> bytes: ...
+def stack_arrays(
+    batch: Batch, pad_axis: int | None
+) -> list[tuple[str, str, list[int], npt.NDArray[np.uint8], npt.NDArray[np.int64] | None]]: ...
 def array_layout(data: bytes) -> list[tuple[str, str, list[int], int]]: ...

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dataset_rt import arguments
+from dataset_rt.arrays import stack_payloads, stacked
 from dataset_rt.plain_batch import PlainBatch
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from dataset_rt import _core
     from dataset_rt.plain_batch import PlainTable
     from dataset_rt.records import CachedSample
+
+
+_MAX_AXIS = 63
 
 
 class CachedBatch:
@@ -92,6 +97,53 @@ class CachedBatch:
         A column with nulls in this batch is a masked array.
         """
         return MetadataColumns(self._source.metadata_table())
+
+    def arrays(self, *, pad_axis: int | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Stack the arrays in the payloads, which ``pack_arrays`` made, into one array per name.
+
+        Native threads copy from the files straight into the result, without the GIL and without
+        a Python object per sample.
+
+        Args:
+            pad_axis: An axis of the packed arrays, from 0, along which they may differ in length;
+                zeros fill up the shorter ones. Each name that was filled up has an entry
+                ``"<name>_lengths"`` beside it: int64, shape (samples,).
+
+        Returns:
+            Names to arrays of shape (samples, *shape of one) in the order of the first payload.
+
+        Raises:
+            ConfigError: ``pad_axis`` is no axis.
+            InvalidRecordError: A payload is not that of ``pack_arrays``, or its arrays differ from
+                those of the first in name, type or shape.
+            CorruptCacheError: A payload is damaged.
+
+        Example:
+            >>> import tempfile
+            >>> import numpy as np
+            >>> from dataset_rt import CacheInput, DatasetRuntime, ReaderConfig, pack_arrays
+            >>> class Images:
+            ...     name = "images"
+            ...
+            ...     def __iter__(self):
+            ...         for label in range(4):
+            ...             image = np.full((2, 3), label, dtype=np.uint8)
+            ...             yield CacheInput(pack_arrays({"image": image, "label": label}), {})
+            >>> runtime = DatasetRuntime(num_workers=1)
+            >>> with tempfile.TemporaryDirectory() as base:
+            ...     (result,) = runtime.write_cache(Images(), base)
+            ...     dataset = runtime.cached_dataset(
+            ...         result.path, reader_config=ReaderConfig(shuffle=False)
+            ...     )
+            ...     arrays = dataset.rows[:].arrays()
+            >>> arrays["image"].shape, arrays["label"].tolist()
+            ((4, 2, 3), [0, 1, 2, 3])
+        """
+        if pad_axis is not None:
+            pad_axis = arguments.integer("pad_axis", pad_axis, minimum=0, maximum=_MAX_AXIS)
+        if isinstance(self._source, PlainBatch):
+            return stack_payloads(self._source.views(), pad_axis)
+        return stacked(self._source, pad_axis)
 
     @property
     def cache_ids(self) -> npt.NDArray[np.int64]:
