@@ -7,6 +7,8 @@
 //! goes to the heaviest row. So a row's share of the units is off its share of the weights by less
 //! than 2^-61, and rows of equal weight get equal units (the one heaviest row aside).
 
+use crate::SamplerError;
+use crate::executor::{Executor, map_blocks};
 use crate::weights::WeightSummary;
 
 /// The units of one bucket.
@@ -30,12 +32,23 @@ pub(crate) struct Quantizer {
 }
 
 impl Quantizer {
-    pub(crate) fn new(weights: &[f64], summary: &WeightSummary) -> Self {
-        let mut scaler = Scaler::new(weights, summary.largest);
+    /// `plain_sum` is the [`RoundedSum`] of the weights as they are.
+    pub(crate) fn new(
+        weights: &[f64],
+        summary: &WeightSummary,
+        plain_sum: RoundedSum,
+        executor: &dyn Executor,
+    ) -> Result<Self, SamplerError> {
+        let mut scaler = Scaler::new(weights, summary.largest, plain_sum);
         let target = weights.len() as u128 * FULL;
         let left_over = loop {
-            let assigned = weights.iter().map(|&weight| scaler.units(weight)).sum();
-            match target.checked_sub(assigned) {
+            let assigned = map_blocks(executor, weights.len(), |rows| {
+                weights[rows]
+                    .iter()
+                    .map(|&weight| scaler.units(weight))
+                    .sum::<u128>()
+            })?;
+            match target.checked_sub(assigned.into_iter().sum()) {
                 Some(left_over) => break left_over,
                 // The sum of the weights came out too low in its 100th bit or so; one step of the
                 // scale is much more than that.
@@ -49,13 +62,13 @@ impl Quantizer {
             scaler.units(weight) + u128::from(bonus) >= FULL
         });
         let heaviest_row = summary.heaviest_row;
-        Self {
+        Ok(Self {
             scaler,
             bonus,
             heaviest_row,
             heaviest_bonus,
             heavy_from,
-        }
+        })
     }
 
     /// The units of a row of this weight, the heaviest row's extra aside.
@@ -84,7 +97,7 @@ struct Scaler {
 }
 
 impl Scaler {
-    fn new(weights: &[f64], largest: f64) -> Self {
+    fn new(weights: &[f64], largest: f64, plain_sum: RoundedSum) -> Self {
         let prescale = if largest < power_of_two(-400) {
             power_of_two(600)
         } else if largest > power_of_two(400) {
@@ -92,7 +105,14 @@ impl Scaler {
         } else {
             1.0
         };
-        let (sum, sum_exponent) = rounded_up_sum(weights, prescale);
+        let RoundedSum {
+            significand: sum,
+            exponent: sum_exponent,
+        } = if prescale == 1.0 {
+            plain_sum
+        } else {
+            RoundedSum::new(weights, prescale)
+        };
         // rows / sum, the numerator moved up to bit 127 and the quotient down to 64 bits.
         let rows = weights.len() as u128;
         let rows_shift = rows.leading_zeros();
@@ -124,35 +144,50 @@ impl Scaler {
     }
 }
 
-/// The sum of `weights * prescale` rounded up to 64 bits, as `significand * 2^exponent`.
-fn rounded_up_sum(weights: &[f64], prescale: f64) -> (u64, i32) {
-    const LANES: usize = 8;
-    // Each lane adds up in twice the precision of f64 (Knuth's exact sum of two), so its error is
-    // about rows * 2^-106 of the sum.
-    let mut sums = [0.0; LANES];
-    let mut errors = [0.0; LANES];
-    let chunks = weights.chunks_exact(LANES);
-    for &weight in chunks.remainder() {
-        (sums[0], errors[0]) = add(sums[0], errors[0], weight * prescale);
-    }
-    for chunk in chunks {
-        for lane in 0..LANES {
-            (sums[lane], errors[lane]) = add(sums[lane], errors[lane], chunk[lane] * prescale);
+/// A sum of weights rounded up to 64 bits: `significand * 2^exponent`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RoundedSum {
+    significand: u64,
+    exponent: i32,
+}
+
+impl RoundedSum {
+    /// The sum of `weights * prescale`; meaningless if it, or a weight, is out of range.
+    ///
+    /// It is one pass in a fixed order, and not in parts: another order would round otherwise, and
+    /// the tables of a version of the algorithm are the same bit by bit.
+    pub(crate) fn new(weights: &[f64], prescale: f64) -> Self {
+        const LANES: usize = 8;
+        // Each lane adds up in twice the precision of f64 (Knuth's exact sum of two), so its error is
+        // about rows * 2^-106 of the sum.
+        let mut sums = [0.0; LANES];
+        let mut errors = [0.0; LANES];
+        let chunks = weights.chunks_exact(LANES);
+        for &weight in chunks.remainder() {
+            (sums[0], errors[0]) = add(sums[0], errors[0], weight * prescale);
+        }
+        for chunk in chunks {
+            for lane in 0..LANES {
+                (sums[lane], errors[lane]) = add(sums[lane], errors[lane], chunk[lane] * prescale);
+            }
+        }
+        let (mut sum, mut error) = (0.0, 0.0);
+        for part in sums.into_iter().chain(errors) {
+            (sum, error) = add(sum, error, part);
+        }
+        let (sum, error) = (sum + error, (sum - (sum + error)) + error);
+
+        let bits = sum.to_bits();
+        let mantissa = (bits & ((1 << MANTISSA_BITS) - 1)) | (1 << MANTISSA_BITS);
+        // 11 more bits below the mantissa make 64; the error is at most half a unit of the mantissa.
+        let exponent = (bits >> MANTISSA_BITS) as i32 - EXPONENT_BIAS - MANTISSA_BITS as i32 - 11;
+        let error_units = (error * power_of_two(-exponent)).ceil() as i64;
+        let significand = (mantissa << 11).wrapping_add_signed(error_units);
+        Self {
+            significand,
+            exponent,
         }
     }
-    let (mut sum, mut error) = (0.0, 0.0);
-    for part in sums.into_iter().chain(errors) {
-        (sum, error) = add(sum, error, part);
-    }
-    let (sum, error) = (sum + error, (sum - (sum + error)) + error);
-
-    let bits = sum.to_bits();
-    let mantissa = (bits & ((1 << MANTISSA_BITS) - 1)) | (1 << MANTISSA_BITS);
-    // 11 more bits below the mantissa make 64; the error is at most half a unit of the mantissa.
-    let exponent = (bits >> MANTISSA_BITS) as i32 - EXPONENT_BIAS - MANTISSA_BITS as i32 - 11;
-    let error_units = (error * power_of_two(-exponent)).ceil() as i64;
-    let significand = (mantissa << 11).wrapping_add_signed(error_units);
-    (significand, exponent)
 }
 
 #[inline]
