@@ -90,7 +90,7 @@ impl View {
 
     fn weights_of_rows(&self, first: usize, rows: usize) -> Float64Array {
         match &self.weights {
-            Some(weights) => weights[first..first + rows].to_vec().into(),
+            Some(weights) => weights.as_slice()[first..first + rows].to_vec().into(),
             None => Float64Array::from_value(1.0, rows),
         }
     }

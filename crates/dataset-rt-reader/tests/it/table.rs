@@ -1,4 +1,4 @@
-use dataset_rt_reader::ReaderError;
+use dataset_rt_reader::{ReaderError, StopFlag};
 use dataset_rt_store::Value;
 
 use crate::building::{draw, open, read, write};
@@ -8,19 +8,34 @@ fn an_iterator_keeps_the_table_it_began_with() {
     let base = tempfile::tempdir().unwrap();
     let path = write(base.path(), "s", 40, ("x", Value::Integer(3)));
     let dataset = open(&[path], draw(1), read(8));
-    let before = dataset.view().unwrap().fingerprint().to_owned();
+    let before = dataset
+        .view()
+        .unwrap()
+        .fingerprint(&StopFlag::default())
+        .unwrap()
+        .to_owned();
     let iterator = dataset.samples().unwrap();
-    let table = dataset.view().unwrap().metadata_table().unwrap();
-    let kept: Vec<_> = table
+    let mut table = dataset.view().unwrap().metadata_table().unwrap();
+    table.batches = table
         .batches
         .iter()
         .map(|batch| batch.slice(0, 4))
         .collect();
-    dataset.update_metadata(&table.schema, &kept).unwrap();
-    assert_eq!(iterator.view().fingerprint(), before);
+    dataset.update_metadata(&table).unwrap();
+    assert_eq!(
+        iterator.view().fingerprint(&StopFlag::default()).unwrap(),
+        before
+    );
     assert_eq!(iterator.remaining(), 40);
     assert_eq!((dataset.cursor(), dataset.epoch_len()), (0, 4));
-    assert_ne!(dataset.view().unwrap().fingerprint(), before);
+    assert_ne!(
+        dataset
+            .view()
+            .unwrap()
+            .fingerprint(&StopFlag::default())
+            .unwrap(),
+        before
+    );
 }
 
 #[test]
@@ -30,11 +45,12 @@ fn a_table_that_is_the_whole_again_is_the_table_of_the_caches() {
     let dataset = open(&[path], draw(1), read(8));
     let before = dataset.view().unwrap();
     let table = before.metadata_table().unwrap();
-    dataset
-        .update_metadata(&table.schema, &table.batches)
-        .unwrap();
+    dataset.update_metadata(&table).unwrap();
     let after = dataset.view().unwrap();
-    assert_eq!(after.fingerprint(), before.fingerprint());
+    assert_eq!(
+        after.fingerprint(&StopFlag::default()).unwrap(),
+        before.fingerprint(&StopFlag::default()).unwrap()
+    );
     assert_eq!(after.draws(0, 100).unwrap(), before.draws(0, 100).unwrap());
 }
 
@@ -55,11 +71,23 @@ fn refused_weights_change_nothing() {
     let dataset = open(&[path], draw(1), read(8));
     dataset.set_weights(vec![1.0, 2.0, 3.0]).unwrap();
     dataset.set_cursor(7);
-    let before = dataset.view().unwrap().fingerprint().to_owned();
+    let before = dataset
+        .view()
+        .unwrap()
+        .fingerprint(&StopFlag::default())
+        .unwrap()
+        .to_owned();
     for weights in [vec![1.0], vec![1.0, -1.0, 1.0], vec![0.0; 3]] {
         dataset.set_weights(weights).unwrap_err();
     }
-    assert_eq!(dataset.view().unwrap().fingerprint(), before);
+    assert_eq!(
+        dataset
+            .view()
+            .unwrap()
+            .fingerprint(&StopFlag::default())
+            .unwrap(),
+        before
+    );
     assert_eq!(dataset.cursor(), 7);
 }
 
