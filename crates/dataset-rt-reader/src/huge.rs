@@ -6,7 +6,9 @@
 
 use std::fmt;
 
+use arrow_buffer::{ArrowNativeType, Buffer};
 use bytemuck::{Pod, Zeroable};
+use bytes::Bytes;
 use dataset_rt_sampler::Flat;
 use memmap2::MmapMut;
 
@@ -69,6 +71,16 @@ impl<T: Pod + Send + Sync> HugeArray<T> {
         match self.memory {
             Memory::Vector(vector) => Ok(Flat::from(vector)),
             Memory::Map(map) => Ok(Flat::from_shared(std::sync::Arc::new(map))?),
+        }
+    }
+}
+
+impl<T: Pod + ArrowNativeType> HugeArray<T> {
+    /// Freezes the values for Arrow.
+    pub(crate) fn into_buffer(self) -> Buffer {
+        match self.memory {
+            Memory::Vector(vector) => Buffer::from_vec(vector),
+            Memory::Map(map) => Buffer::from(Bytes::from_owner(map)),
         }
     }
 }

@@ -27,6 +27,7 @@ mod read_ahead;
 mod snapshot;
 mod table_edit;
 mod view;
+mod whole_table;
 
 pub use active_table::{ActiveTable, RecordNumber};
 pub use batch::{Batch, Gathered};

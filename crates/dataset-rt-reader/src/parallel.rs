@@ -1,7 +1,7 @@
 //! Long computations in the threads of a pool, which can be stopped.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dataset_rt_sampler::{Executor, InOrder, SamplerError};
 use rayon::prelude::*;
@@ -66,4 +66,49 @@ impl Executor for PoolExecutor<'_> {
             InOrder.run(parts, &unless_stopped);
         }
     }
+}
+
+/// The results of all parts.
+pub(crate) fn map_parts<T: Send + Sync>(
+    executor: &PoolExecutor<'_>,
+    parts: usize,
+    work: impl Fn(usize) -> T + Sync,
+) -> Result<Vec<T>, ReaderError> {
+    let results: Vec<OnceLock<T>> = (0..parts).map(|_| OnceLock::new()).collect();
+    executor.run(parts, &|part| {
+        results[part].get_or_init(|| work(part));
+    });
+    let results: Option<_> = results.into_iter().map(OnceLock::into_inner).collect();
+    Ok(results.ok_or(SamplerError::Stopped)?)
+}
+
+/// Fills an array whose parts have these lengths.
+pub(crate) fn fill_parts<T: Send>(
+    executor: &PoolExecutor<'_>,
+    values: &mut [T],
+    lengths: impl Iterator<Item = usize>,
+    work: impl Fn(usize, &mut [T]) + Sync,
+) -> Result<(), ReaderError> {
+    let parts = split_parts(values, lengths);
+    executor.run(parts.len(), &|number| {
+        let mut part = parts[number].lock().unwrap_or_else(PoisonError::into_inner);
+        work(number, &mut part);
+    });
+    executor.stop.check()
+}
+
+/// The parts of an array, each of which is locked once, by whoever fills it: a lock is what hands
+/// out one of many for writing.
+pub(crate) fn split_parts<T>(
+    values: &mut [T],
+    lengths: impl Iterator<Item = usize>,
+) -> Vec<Mutex<&mut [T]>> {
+    let mut rest = values;
+    lengths
+        .map(|length| {
+            let (part, later) = std::mem::take(&mut rest).split_at_mut(length);
+            rest = later;
+            Mutex::new(part)
+        })
+        .collect()
 }

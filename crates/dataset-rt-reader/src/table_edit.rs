@@ -18,7 +18,7 @@ use crate::dataset::are_ones;
 use crate::error::ReaderError;
 use crate::huge::HugeArray;
 use crate::metadata_table::{CACHE_ID_COLUMN, MetadataTable, SAMPLE_ID_COLUMN, WEIGHT_COLUMN};
-use crate::parallel::PoolExecutor;
+use crate::parallel::{PoolExecutor, fill_parts};
 
 /// Rows that one thread looks at at a time.
 const PIECE_ROWS: usize = 1 << 16;
@@ -140,28 +140,6 @@ fn all(
     Ok(failed.get().is_none())
 }
 
-/// Fills an array by pieces, each of which gets the values of its own rows.
-fn fill<T: bytemuck::Pod + Send + Sync>(
-    executor: &PoolExecutor<'_>,
-    pieces: &[Piece<'_>],
-    values: &mut [T],
-    work: impl Fn(&Piece<'_>, &mut [T]) + Sync,
-) -> Result<(), ReaderError> {
-    let mut rest = values;
-    let mut parts = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        let (part, later) = rest.split_at_mut(piece.cache_ids.len());
-        // Each is locked once, by whoever fills it: a lock hands it out for writing.
-        parts.push(Mutex::new(part));
-        rest = later;
-    }
-    executor.run(parts.len(), &|number| {
-        let mut part = parts[number].lock().unwrap_or_else(PoisonError::into_inner);
-        work(&pieces[number], &mut part);
-    });
-    executor.stop.check()
-}
-
 fn records_of_pieces(
     caches: &CacheSet,
     rows: usize,
@@ -171,26 +149,33 @@ fn records_of_pieces(
     let identities = Identities::new(caches);
     let mut records = HugeArray::zeroed(rows, "the active rows")?;
     let unknown = Mutex::new(Vec::new());
-    fill(executor, pieces, records.as_mut_slice(), |piece, places| {
-        let mut offenders = Offenders::default();
-        let records = identities.records_of(piece);
-        for ((place, record), row) in places.iter_mut().zip(records).zip(0..) {
-            match record {
-                Some(record) => *place = record,
-                None => offenders.add((piece.first_row + row) as u64, || {
-                    let identity = (piece.cache_ids[row], piece.sample_ids[row]);
-                    match caches.record_number(identity.0, identity.1) {
-                        Ok(_) => format!("{identity:?}"),
-                        Err(error) => error.to_string(),
-                    }
-                }),
+    let lengths = pieces.iter().map(|piece| piece.cache_ids.len());
+    fill_parts(
+        executor,
+        records.as_mut_slice(),
+        lengths,
+        |number, places| {
+            let piece = &pieces[number];
+            let mut offenders = Offenders::default();
+            let records = identities.records_of(piece);
+            for ((place, record), row) in places.iter_mut().zip(records).zip(0..) {
+                match record {
+                    Some(record) => *place = record,
+                    None => offenders.add((piece.first_row + row) as u64, || {
+                        let identity = (piece.cache_ids[row], piece.sample_ids[row]);
+                        match caches.record_number(identity.0, identity.1) {
+                            Ok(_) => format!("{identity:?}"),
+                            Err(error) => error.to_string(),
+                        }
+                    }),
+                }
             }
-        }
-        if offenders.total > 0 {
-            let mut unknown = unknown.lock().unwrap_or_else(PoisonError::into_inner);
-            unknown.push((piece.first_row, offenders));
-        }
-    })?;
+            if offenders.total > 0 {
+                let mut unknown = unknown.lock().unwrap_or_else(PoisonError::into_inner);
+                unknown.push((piece.first_row, offenders));
+            }
+        },
+    )?;
     let mut unknown = unknown.into_inner().unwrap_or_else(PoisonError::into_inner);
     unknown.sort_by_key(|(first_row, _)| *first_row);
     let unknown = unknown.into_iter().map(|(_, offenders)| offenders);
@@ -206,9 +191,15 @@ fn weights_of_pieces(
     executor: &PoolExecutor<'_>,
 ) -> Result<Flat<f64>, ReaderError> {
     let mut weights = HugeArray::zeroed(rows, "the weights")?;
-    fill(executor, pieces, weights.as_mut_slice(), |piece, places| {
-        places.copy_from_slice(piece.weights);
-    })?;
+    let lengths = pieces.iter().map(|piece| piece.weights.len());
+    fill_parts(
+        executor,
+        weights.as_mut_slice(),
+        lengths,
+        |number, places| {
+            places.copy_from_slice(pieces[number].weights);
+        },
+    )?;
     weights.into_flat()
 }
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dataset_rt_reader::{
-    Batch, Dataset, DrawOptions, HugeArray, ReadOptions, ReaderError, SchemaRule, StopFlag, View,
+    Batch, Dataset, DrawOptions, Edit, HugeArray, ReadOptions, ReaderError, SchemaRule, StopFlag,
+    View,
 };
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
@@ -66,6 +67,13 @@ impl PyDataset {
         let (dataset, stop_of_work) = (Arc::clone(&self.dataset), stop.clone());
         let work = move || work(&dataset, &stop_of_work);
         interruptible(py, work, &OnSignal::Cancel(stop.as_atomic()))
+    }
+
+    /// Makes an edit the present state, unless Ctrl-C came while it was made.
+    fn apply(&self, py: Python<'_>, edit: Edit) -> PyResult<()> {
+        py.check_signals()?;
+        let applied = self.dataset.apply(edit);
+        applied.map_err(|error| CoreError::from(error).into())
     }
 }
 
@@ -297,8 +305,9 @@ impl PyDataset {
     }
 
     fn metadata_table(&self, py: Python<'_>) -> PyResult<PyMetadataTable> {
-        let view = self.dataset.view().map_err(CoreError::from)?;
-        let table = interruptible(py, move || view.metadata_table(), &OnSignal::Leave)?;
+        let table = self.run(py, self.num_rows()?, |dataset, stop| {
+            dataset.view()?.metadata_table(stop)
+        })?;
         Ok(PyMetadataTable::new(table))
     }
 
@@ -318,9 +327,7 @@ impl PyDataset {
         let edit = self.run(py, rows, move |dataset, stop| {
             dataset.edit_metadata(&table, stop)
         })?;
-        self.dataset
-            .apply(edit)
-            .map_err(|error| CoreError::from(error).into())
+        self.apply(py, edit)
     }
 
     fn set_weights(&self, py: Python<'_>, weights: &Bound<'_, PyArray1<f64>>) -> PyResult<()> {
@@ -342,9 +349,7 @@ impl PyDataset {
         let edit = self.run(py, length as u64, move |dataset, stop| {
             dataset.edit_weights(weights, stop)
         })?;
-        self.dataset
-            .apply(edit)
-            .map_err(|error| CoreError::from(error).into())
+        self.apply(py, edit)
     }
 
     fn set_epoch_len(&self, epoch_len: u64) {

@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 
 use dataset_rt_reader::{Batch, Dataset, DrawOptions, Pool, ReaderError, StopFlag};
@@ -52,7 +53,11 @@ fn a_snapshot_with_foreign_rows_gives_an_error() {
     let base = tempfile::tempdir().unwrap();
     let path = write(base.path(), "s", 40, ("x", Value::Integer(3)));
     let dataset = open(&[path], draw(1), read(8));
-    let mut table = dataset.view().unwrap().metadata_table().unwrap();
+    let mut table = dataset
+        .view()
+        .unwrap()
+        .metadata_table(&StopFlag::default())
+        .unwrap();
     table.batches = table
         .batches
         .iter()
@@ -95,4 +100,33 @@ fn a_cache_that_was_built_anew_is_noticed() {
     write(base.path(), "s", 40, ("x", Value::Integer(4)));
     let error = Dataset::open_snapshot(&folder, Arc::new(Pool::new(1)), None).unwrap_err();
     assert!(error.to_string().contains("built anew"), "{error}");
+}
+
+#[test]
+fn a_snapshot_opens_with_another_seed() {
+    let base = tempfile::tempdir().unwrap();
+    let path = write(base.path(), "s", 40, ("x", Value::Integer(3)));
+    let dataset = open(&[path], draw(1), read(8));
+    dataset
+        .set_weights((0..40).map(|row| f64::from(row % 3)).collect())
+        .unwrap();
+    let view = dataset.view().unwrap();
+    let export = |name: &str, seed| {
+        let folder = base.path().join(name);
+        view.export_snapshot(&folder, draw(seed), &StopFlag::default())
+            .unwrap();
+        folder
+    };
+    let draws = |folder: &Path, seed| {
+        let pool = Arc::new(Pool::new(1));
+        let snapshot = Dataset::open_snapshot(folder, pool, seed).unwrap();
+        assert_eq!(
+            snapshot.view().unwrap().draw_options().seed,
+            seed.unwrap_or(1)
+        );
+        snapshot.view().unwrap().draws(0, 100).unwrap()
+    };
+    let (first, second) = (export("first", 1), export("second", 2));
+    assert_eq!(draws(&first, Some(2)), draws(&second, Some(2)));
+    assert_ne!(draws(&first, Some(2)), draws(&first, None));
 }
