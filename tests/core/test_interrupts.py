@@ -25,7 +25,7 @@ class Rows:
     name = "rows"
 
     def __iter__(self) -> Iterator[CacheInput]:
-        return (CacheInput(b"", {"number": number}) for number in range(NUM_ROWS))
+        return (CacheInput(b"x", {"number": number}) for number in range(NUM_ROWS))
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def interrupted(
 ) -> Iterator[Callable[[Callable[[CachedDataset], object]], CachedDataset]]:
     """Make a call on a fresh dataset that Ctrl-C ends, and return that dataset.
 
-    Nothing but a call that lets go of the interpreter lets the other thread send the signal. It may
-    come too late all the same, if the thread is slow to wake up, so calls are made until it does not.
+    Nothing but a call that lets go of the interpreter lets the other thread send the signal. It
+    may come too late all the same, if the thread is slow to wake up: then there is another call.
     """
     switch_interval = sys.getswitchinterval()
     sys.setswitchinterval(1e6)

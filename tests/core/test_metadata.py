@@ -70,7 +70,7 @@ def test_a_column_of_only_none_is_a_null_column(
     assert dataset.get_metadata()["y"].to_list() == [1, 2]
     assert dataset.get_metadata()["x"].to_list() == [None, None]
     assert dataset.get_metadata().schema["x"] == pl.Null
-    table = dataset.get_metadata().with_columns(x=pl.lit(True))  # noqa: FBT003 - a value
+    table = dataset.get_metadata().with_columns(x=pl.lit(True))
     dataset.update_metadata(table)
     assert dataset.get_metadata().schema["x"] == pl.Boolean
 

@@ -21,8 +21,10 @@ const EXPONENT_BIAS: i32 = 1023;
 #[derive(Debug)]
 pub(crate) struct Quantizer {
     scaler: Scaler,
+    /// The units of each block of rows, before any bonus.
+    pub(crate) blocks: Vec<BlockUnits>,
     /// What every row of positive weight gets of the units left over.
-    bonus: u64,
+    pub(crate) bonus: u64,
     /// The first row of the largest weight.
     pub(crate) heaviest_row: usize,
     /// What that row gets on top, as it does not divide evenly.
@@ -41,15 +43,12 @@ impl Quantizer {
     ) -> Result<Self, SamplerError> {
         let mut scaler = Scaler::new(weights, summary.largest, plain_sum);
         let target = weights.len() as u128 * FULL;
-        let left_over = loop {
-            let assigned = map_blocks(executor, weights.len(), |rows| {
-                weights[rows]
-                    .iter()
-                    .map(|&weight| scaler.units(weight))
-                    .sum::<u128>()
-            })?;
-            match target.checked_sub(assigned.into_iter().sum()) {
-                Some(left_over) => break left_over,
+        let (mut blocks, left_over, heavy_without_bonus) = loop {
+            let heavy_from = scaler.heavy_from(summary.largest, 0);
+            let blocks = BlockUnits::of_blocks(weights, &scaler, heavy_from, executor)?;
+            let assigned = blocks.iter().map(|block| block.all).sum();
+            match target.checked_sub(assigned) {
+                Some(left_over) => break (blocks, left_over, heavy_from),
                 // The sum of the weights came out too low in its 100th bit or so; one step of the
                 // scale is much more than that.
                 None => scaler.multiplier -= 1,
@@ -58,11 +57,13 @@ impl Quantizer {
         let positive_rows = u128::from(summary.positive_rows);
         let bonus = (left_over / positive_rows) as u64;
         let heaviest_bonus = (left_over % positive_rows) as u64;
-        let heavy_from = smallest_weight_where(summary.largest, |weight| {
-            scaler.units(weight) + u128::from(bonus) >= FULL
-        });
+        let heavy_from = scaler.heavy_from(summary.largest, bonus);
+        if heavy_from.to_bits() != heavy_without_bonus.to_bits() {
+            blocks = BlockUnits::of_blocks(weights, &scaler, heavy_from, executor)?;
+        }
         let heaviest_row = summary.heaviest_row;
         Ok(Self {
+            blocks,
             scaler,
             bonus,
             heaviest_row,
@@ -82,6 +83,38 @@ impl Quantizer {
     #[inline]
     pub(crate) fn is_heavy(&self, weight: f64) -> bool {
         weight >= self.heavy_from
+    }
+}
+
+/// The units of one block of rows together, before any bonus.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BlockUnits {
+    pub(crate) all: u128,
+    pub(crate) positive_rows: usize,
+    /// The units of heavy rows, and how many there are.
+    pub(crate) heavy: u128,
+    pub(crate) heavy_rows: usize,
+}
+
+impl BlockUnits {
+    fn of_blocks(
+        weights: &[f64],
+        scaler: &Scaler,
+        heavy_from: f64,
+        executor: &dyn Executor,
+    ) -> Result<Vec<Self>, SamplerError> {
+        map_blocks(executor, weights.len(), |rows| {
+            let mut block = Self::default();
+            for &weight in &weights[rows] {
+                let units = scaler.units(weight);
+                let is_heavy = weight >= heavy_from;
+                block.all += units;
+                block.positive_rows += usize::from(weight > 0.0);
+                block.heavy += if is_heavy { units } else { 0 };
+                block.heavy_rows += usize::from(is_heavy);
+            }
+            block
+        })
     }
 }
 
@@ -128,6 +161,13 @@ impl Scaler {
             multiplier: quotient as u64,
             shift_at_exponent_zero,
         }
+    }
+
+    /// The weight from which on a row has at least `FULL` units with the bonus.
+    fn heavy_from(&self, largest: f64, bonus: u64) -> f64 {
+        smallest_weight_where(largest, |weight| {
+            self.units(weight) + u128::from(bonus) >= FULL
+        })
     }
 
     #[inline]

@@ -9,7 +9,7 @@
 use std::iter::once;
 
 use crate::SamplerError;
-use crate::executor::{BLOCK_ROWS, Executor, map_blocks, map_parts, num_blocks};
+use crate::executor::{BLOCK_ROWS, Executor, block_rows, map_parts, num_blocks};
 use crate::quantize::{FULL, Quantizer};
 use crate::sweep::Picks;
 
@@ -52,7 +52,7 @@ pub(crate) fn stretches(
     if cuts == 0 {
         return Ok(vec![whole]);
     }
-    let map = SweepMap::new(weights, quantizer, executor)?;
+    let map = SweepMap::new(weights, quantizer);
     let places = map_parts(executor, 2 * cuts, |part| {
         let block = (part / 2 + 1) * STRETCH_BLOCKS;
         if part % 2 == 0 {
@@ -99,44 +99,35 @@ struct SweepMap<'inputs> {
 }
 
 impl<'inputs> SweepMap<'inputs> {
-    fn new(
-        weights: &'inputs [f64],
-        quantizer: &'inputs Quantizer,
-        executor: &dyn Executor,
-    ) -> Result<Self, SamplerError> {
-        let mut before = map_blocks(executor, weights.len(), |rows| {
-            let mut sums = Sums::default();
-            let (mut all_excess, mut heavies, mut heavy_excess) = (0, 0, 0);
-            for &weight in &weights[rows.clone()] {
-                let excess = quantizer.units(weight) as i128 - FULL as i128;
-                let is_heavy = quantizer.is_heavy(weight);
-                all_excess += excess;
-                heavies += usize::from(is_heavy);
-                heavy_excess += if is_heavy { excess } else { 0 };
-            }
-            sums.lights = rows.len() - heavies;
-            sums.light_excess = all_excess - heavy_excess;
-            sums.heavies = heavies;
-            sums.heavy_excess = heavy_excess;
-            if rows.contains(&quantizer.heaviest_row) {
-                sums.heavy_excess += i128::from(quantizer.heaviest_bonus);
-            }
-            sums
-        })?;
+    fn new(weights: &'inputs [f64], quantizer: &'inputs Quantizer) -> Self {
+        let mut before = vec![Sums::default()];
         let mut total = Sums::default();
-        for sums in &mut before {
-            let block = std::mem::replace(sums, total);
-            total.lights += block.lights;
-            total.heavies += block.heavies;
-            total.light_excess += block.light_excess;
-            total.heavy_excess += block.heavy_excess;
+        for (number, block) in quantizer.blocks.iter().enumerate() {
+            let rows = block_rows(number, weights.len());
+            let excess = |units: u128, positive_rows: usize, rows: usize| {
+                let bonus = i128::from(quantizer.bonus) * positive_rows as i128;
+                units as i128 + bonus - FULL as i128 * rows as i128
+            };
+            let heavies = block.heavy_rows;
+            let lights = rows.len() - heavies;
+            total.lights += lights;
+            total.heavies += heavies;
+            total.light_excess += excess(
+                block.all - block.heavy,
+                block.positive_rows - heavies,
+                lights,
+            );
+            total.heavy_excess += excess(block.heavy, heavies, heavies);
+            if rows.contains(&quantizer.heaviest_row) {
+                total.heavy_excess += i128::from(quantizer.heaviest_bonus);
+            }
+            before.push(total);
         }
-        before.push(total);
-        Ok(Self {
+        Self {
             weights,
             quantizer,
             before,
-        })
+        }
     }
 
     fn total(&self) -> &Sums {
