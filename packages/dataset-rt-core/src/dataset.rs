@@ -27,10 +27,10 @@ const LONG_ROWS: u64 = 1 << 19;
 pub(crate) const LONG_BATCH: usize = 1 << 14;
 
 /// Draws between two looks for Ctrl-C.
-const DRAWS_PER_LOOK: usize = 1 << 22;
+const DRAWS_PER_LOOK: usize = 1 << 20;
 
 /// Weights copied between two looks for Ctrl-C.
-const WEIGHTS_PER_LOOK: usize = 1 << 20;
+const WEIGHTS_PER_LOOK: usize = 1 << 17;
 
 /// Open caches, an active table and a cursor in the stream of draws.
 #[pyclass(frozen, name = "Dataset", module = "dataset_rt._core")]
