@@ -7,6 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+NEEDS = re.compile(r"<!-- needs: (?P<module>\w+) -->\n\Z")
 NOT_RUN = re.compile(r"<!-- not run: (?P<reason>[^>]+) -->\n\Z")
 
 
@@ -19,6 +20,7 @@ class Fence:
     language: str
     text: str
     reason_not_run: str | None
+    needed_module: str | None
     expected_output: str | None
 
     @property
@@ -48,6 +50,7 @@ def fences(page: Path) -> list[Fence]:
     found = []
     for match, following in itertools.zip_longest(matches, matches[1:]):
         marker = NOT_RUN.search(text[: match.start()])
+        needs = NEEDS.search(text[: match.start()])
         is_followed_by_output = (
             following is not None
             and following["language"] == "text"
@@ -60,6 +63,7 @@ def fences(page: Path) -> list[Fence]:
                 language=match["language"],
                 text=match["text"],
                 reason_not_run=marker["reason"] if marker else None,
+                needed_module=needs["module"] if needs else None,
                 expected_output=following["text"] if following and is_followed_by_output else None,
             )
         )

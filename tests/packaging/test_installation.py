@@ -1,6 +1,7 @@
 """What a user has after ``pip install dataset-rt``, with and without the extras."""
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,8 +73,33 @@ def test_the_bench_extra_installs_its_command(
     assert "usage: dataset-rt-bench" in output
 
 
+def test_the_cli_extra_makes_the_command_work(
+    install: Callable[..., Environment], tmp_path: Path
+) -> None:
+    environment = install("cli")
+    output = environment.run(
+        environment.folder / "bin" / "dataset-rt", "info", tmp_path, working_directory=tmp_path
+    )
+    assert output == f"{tmp_path}: 0 entries\n"
+
+
+def test_without_the_cli_extra_the_command_names_it(plain: Environment, tmp_path: Path) -> None:
+    completed = subprocess.run(
+        [plain.folder / "bin" / "dataset-rt", "info", tmp_path],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert completed.returncode == 2
+    assert completed.stderr == (
+        "error: the command line needs typer, which is not installed\n"
+        'hint: pip install "dataset-rt[cli]"\n'
+    )
+
+
 @pytest.mark.parametrize(
-    "extras", [(), ("torch",), ("bench",)], ids=lambda extras: "+".join(extras) or "none"
+    "extras", [(), ("torch",), ("bench",), ("cli",)], ids=lambda extras: "+".join(extras) or "none"
 )
 def test_the_requirements_of_every_wheel_are_met(
     install: Callable[..., Environment], extras: tuple[str, ...]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import logging
-import math
 import multiprocessing
+import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import dataset_rt_torch.distributed
-from dataset_rt import ConfigError, DatasetRuntime, ReaderConfig
+from dataset_rt import ConfigError, DatasetRtError, DatasetRuntime, ReaderConfig
 from tests.torch.loading import flat, number_of, numbers_of
+from tests.torch.ranks import make_loaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,72 +26,6 @@ if TYPE_CHECKING:
     from dataset_rt import CachedDataset
 
 RANK_TIMEOUT_SECONDS = 90
-
-
-def make_loaders(dataset: CachedDataset, world_size: int, **options: Any) -> list[Any]:
-    """Build the loaders of all ranks, silently."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return [
-            dataset.to_torch_dataloader(
-                **{
-                    "seed": 42,
-                    "sample_transform_fn": number_of,
-                    "num_workers": 0,
-                    "rank": rank,
-                    "world_size": world_size,
-                    **options,
-                }
-            )
-            for rank in range(world_size)
-        ]
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3])
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("samples_per_epoch", [1, 2, 3, 7, 64])
-def test_ranks_together_load_each_window(
-    skewed: CachedDataset, samples_per_epoch: int, drop_last: bool, world_size: int
-) -> None:
-    for batch_size in (1, 3, 8):
-        loaders = make_loaders(
-            skewed,
-            world_size,
-            batch_size=batch_size,
-            drop_last=drop_last,
-            samples_per_epoch=samples_per_epoch,
-        )
-        global_batch_size = batch_size * world_size
-        if drop_last:
-            num_samples = batch_size * (samples_per_epoch // global_batch_size)
-        else:
-            num_samples = math.ceil(samples_per_epoch / world_size)
-        assert {len(loader) for loader in loaders} == {math.ceil(num_samples / batch_size)}
-        for epoch in range(2):
-            batches = [numbers_of(loader) for loader in loaders]
-            assert [len(flat(own)) for own in batches] == [num_samples] * world_size
-            # A global batch is the ranks' batches one after the other; padding comes last.
-            loaded = flat(flat(together) for together in zip(*batches, strict=True))
-            start = epoch * samples_per_epoch
-            assert loaded == skewed.draws(start, start + num_samples * world_size).tolist()
-
-
-@pytest.mark.parametrize("options", [{}, {"replacement": False}, {"shuffle": False}])
-def test_global_batches_are_the_same_for_any_world_size(
-    dataset: CachedDataset, options: dict[str, Any]
-) -> None:
-    def global_batches(world_size: int) -> list[list[int]]:
-        loaders = make_loaders(
-            dataset,
-            world_size,
-            batch_size=12 // world_size,
-            samples_per_epoch=48,
-            **options,
-        )
-        return [flat(together) for together in zip(*map(numbers_of, loaders), strict=True)]
-
-    expected = global_batches(1)
-    assert [global_batches(world_size) for world_size in (2, 3, 4)] == [expected] * 3
 
 
 def test_padding_is_marked_in_a_batch(dataset: CachedDataset) -> None:
@@ -197,17 +133,14 @@ def run_rank(rank: int, meeting_file: str, cache: str, outcomes: Queue[Any], wai
     dist.destroy_process_group()
 
 
-@pytest.fixture(scope="module")
-def outcomes(
-    write_numbers: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory
-) -> list[dict[str, Any]]:
-    """What each of two ranks of a gloo process group reported."""
+def run_ranks(target: Any, world_size: int, meeting_file: Path, cache: Path) -> list[Any]:
+    """Run a function in a process for each rank, and return what each put into the queue."""
     context = multiprocessing.get_context("forkserver")
     queue = context.Queue()
-    meeting_file = tmp_path_factory.mktemp("ranks") / "meeting"
-    arguments = (str(meeting_file), str(write_numbers(50)), queue, context.Event())
+    arguments = (str(meeting_file), str(cache), queue, context.Event())
     processes = [
-        context.Process(target=run_rank, args=(rank, *arguments), daemon=True) for rank in range(2)
+        context.Process(target=target, args=(rank, *arguments), daemon=True)
+        for rank in range(world_size)
     ]
     for process in processes:
         process.start()
@@ -215,7 +148,16 @@ def outcomes(
     for process in processes:
         process.join(RANK_TIMEOUT_SECONDS)
         assert process.exitcode == 0
-    return [by_rank[rank] for rank in range(2)]
+    return [by_rank[rank] for rank in range(world_size)]
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    write_numbers: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[str, Any]]:
+    """What each of two ranks of a gloo process group reported."""
+    meeting_file = tmp_path_factory.mktemp("ranks") / "meeting"
+    return run_ranks(run_rank, 2, meeting_file, write_numbers(50))
 
 
 def test_ranks_of_a_process_group_share_the_global_batches(
@@ -259,3 +201,73 @@ def test_explicit_ranks_win_over_the_process_group(outcomes: list[dict[str, Any]
 
 def test_a_rank_that_waits_for_the_others_says_so(outcomes: list[dict[str, Any]]) -> None:
     assert outcomes[0]["notice"][0].startswith("waiting for all 2 ranks to build this loader")
+
+
+def run_rank_of_three(
+    rank: int, meeting_file: str, cache: str, outcomes: Queue[Any], _waited: Event
+) -> None:
+    """Train on an uneven budget, compare other tables, then lose the last rank."""
+    import torch.distributed as dist  # noqa: PLC0415 - only in processes of their own
+
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{meeting_file}",
+        rank=rank,
+        world_size=3,
+        timeout=dt.timedelta(seconds=RANK_TIMEOUT_SECONDS / 2),
+    )
+    dataset = DatasetRuntime(num_workers=1).cached_dataset(
+        cache, reader_config=ReaderConfig(seed=42)
+    )
+
+    def make_loader(**options: Any) -> Any:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            loader = dataset.to_torch_dataloader(
+                batch_size=4,
+                seed=42,
+                samples_per_epoch=50,
+                sample_transform_fn=number_of,
+                **options,
+            )
+        outcome["warnings"] = [str(warning.message) for warning in caught]
+        return loader
+
+    outcome: dict[str, Any] = {}
+    loader = make_loader(num_workers=0)
+    outcome["length"] = len(loader)
+    outcome["epochs"] = [numbers_of(loader) for _ in range(2)]
+    weighted = outcome.pop("warnings")
+    dataset.set_weights([1.0] * 49 + [1.0 + rank // 2])
+    try:
+        make_loader(num_workers=0)
+    except ConfigError as error:
+        outcome["other table"] = str(error)
+    outcomes.put((rank, {**outcome, "warnings": weighted}))
+    outcomes.close()
+    outcomes.join_thread()
+    if rank == 2:
+        # Dies without a word while the others build their next loader.
+        os._exit(0)
+    try:
+        make_loader(num_workers=0)
+    except DatasetRtError as error:
+        os._exit(0 if "the 3 ranks cannot compare their loaders" in str(error) else 2)
+    os._exit(1)
+
+
+def test_three_ranks_with_an_uneven_budget_other_tables_and_a_death(
+    write_numbers: Callable[[int], Path], tmp_path: Path, dataset: CachedDataset
+) -> None:
+    # That the exit codes are 0 says that the ranks which were left raised and did not hang.
+    outcomes = run_ranks(run_rank_of_three, 3, tmp_path / "meeting", write_numbers(50))
+    # 50 = 4 * 12 + 2, and of the last global batch each rank gets one sample.
+    assert [outcome["length"] for outcome in outcomes] == [5, 5, 5]
+    for epoch in range(2):
+        batches = [outcome["epochs"][epoch] for outcome in outcomes]
+        together = flat(itertools.chain.from_iterable(zip(*batches, strict=True)))
+        assert together == dataset.draws(epoch * 50, epoch * 50 + 51).tolist()
+    assert [len(outcome["warnings"]) for outcome in outcomes] == [1, 0, 0]
+    assert "1 of all these samples are padding" in outcomes[0]["warnings"][0]
+    for outcome in outcomes:
+        assert "on rank 0, 1; " in outcome["other table"]

@@ -122,3 +122,16 @@ def test_iterators_with_fresh_workers_are_independent(dataset: CachedDataset) ->
     pairs = list(zip(numbers_of(older), numbers_of(newer), strict=True))
     assert flat(first for first, _ in pairs) == window(dataset, 0)
     assert flat(second for _, second in pairs) == window(dataset, 1)
+
+
+def test_choosing_an_epoch_does_not_disturb_the_pass_underway(dataset: CachedDataset) -> None:
+    loader = make_loader(dataset, num_workers=0)
+    iterator = iter(loader)
+    next(iterator)
+    loader.set_epoch(4)
+    next(iterator)
+    state = loader.state_dict()
+    assert (state["epoch"], state["batch"]) == (0, 2)
+    list(iterator)
+    assert loader.state_dict()["epoch"] == 4
+    assert flat(numbers_of(loader)) == window(dataset, 4)

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
             {"batch_transform_fn": len, "collate_fn": len},
             "batch_transform_fn and collate_fn are both given",
         ),
-        ({"worker_partition": "split"}, "worker_partition is 'split', which this release cannot"),
         ({"worker_partition": "all"}, "worker_partition is 'all', expected 'replicate' or 'split'"),
         ({"decode": "arrays"}, "decode is 'arrays', which this release cannot do"),
         ({"work_dir": 3}, "work_dir is 3, expected a path"),

@@ -334,3 +334,23 @@ def test_a_module_that_workers_lack_is_an_error_and_no_dead_worker(
 
     with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
         list(make_loader(dataset, 1, sample_transform_fn=Missing()))
+
+
+@WORKER_COUNTS
+def test_a_transform_can_ask_whether_its_sample_is_padding(
+    dataset: CachedDataset, num_workers: int
+) -> None:
+    def number_and_padding(sample: CachedSample, *, is_padding: bool) -> tuple[int, bool]:
+        return number_of(sample), is_padding
+
+    loader = make_loader(
+        dataset,
+        num_workers,
+        sample_transform_fn=number_and_padding,
+        samples_per_epoch=7,
+        rank=1,
+        world_size=2,
+    )
+    ((numbers, is_padding),) = loader
+    assert numbers.tolist() == [4, 5, 6, 7]
+    assert is_padding.tolist() == [False, False, False, True]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use dataset_rt_store::{Cache, Column, ColumnType, MetadataRow, StoreError, Value};
+use dataset_rt_store::{Backend, Cache, Column, ColumnType, MetadataRow, StoreError, Value};
 use rayon::prelude::*;
 
 use crate::active_table::RecordNumber;
@@ -36,10 +36,14 @@ pub struct Placed<'a> {
 
 impl CacheSet {
     /// Opens all caches and brings their columns together.
-    pub fn open<P: AsRef<Path>>(paths: &[P], schema: SchemaRule) -> Result<Self, ReaderError> {
+    pub fn open<P: AsRef<Path>>(
+        paths: &[P],
+        schema: SchemaRule,
+        backend: Backend,
+    ) -> Result<Self, ReaderError> {
         let caches = paths
             .iter()
-            .map(|path| Cache::open(path.as_ref()))
+            .map(|path| Cache::open(path.as_ref(), backend))
             .collect::<Result<Vec<_>, _>>()?;
         if caches.is_empty() {
             return Err(ReaderError::NoCaches);
@@ -168,13 +172,13 @@ impl CacheSet {
                 cache
                     .digests()
                     .into_iter()
-                    .map(move |(file, digest)| (cache, file, digest))
+                    .map(move |(file, _, digest)| (cache, file, digest))
             })
             .collect();
         pool.threads()?.install(|| {
-            files
-                .par_iter()
-                .try_for_each(|(cache, file, digest)| cache.validate_file(file, digest))
+            files.par_iter().try_for_each(|(cache, file, digest)| {
+                cache.validate_file(file, digest, |_| Ok::<_, StoreError>(()))
+            })
         })?;
         Ok(())
     }

@@ -50,7 +50,7 @@ impl Dataset {
         draw: DrawOptions,
         read: ReadOptions,
     ) -> Result<Self, ReaderError> {
-        let caches = CacheSet::open(paths, read.schema)?;
+        let caches = CacheSet::open(paths, read.schema, read.backend)?;
         let rows = caches.len();
         Ok(Self::of_view(View {
             stream: View::stream_of(draw, rows, None, &InOrder)?,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use dataset_rt_sampler::SamplerError;
-use dataset_rt_store::StoreError;
+use dataset_rt_store::{Algorithm, StoreError};
 
 /// Any failure of opening, editing or reading a dataset.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +93,20 @@ pub enum ReaderError {
         /// How much.
         bytes: u64,
     },
+    /// A payload that does not lie in a map as it is.
+    #[error(
+        "no views into cache {cache:?} (compression {algorithm}): views need payloads that are \
+         stored as they are, and the map backend\nhint: use `data` or `buffer`"
+    )]
+    NoViews {
+        /// Name of the cache.
+        cache: String,
+        /// Its codec.
+        algorithm: Algorithm,
+    },
+    /// A verification was called off.
+    #[error("the verification was called off")]
+    Cancelled,
     /// A table given for an update was refused; nothing changed.
     #[error("metadata table refused: {reason}")]
     TableRefused {
@@ -157,12 +171,16 @@ impl ReaderError {
         let mut values = Vec::new();
         values
             .try_reserve_exact(length)
-            .map_err(|_| Self::OutOfMemory {
-                what,
-                bytes: (length as u64).saturating_mul(size_of::<T>() as u64),
-            })?;
+            .map_err(|_| Self::no_memory(length.saturating_mul(size_of::<T>()), what))?;
         values.resize(length, T::default());
         Ok(values)
+    }
+
+    pub(crate) fn no_memory(bytes: usize, what: &'static str) -> Self {
+        Self::OutOfMemory {
+            what,
+            bytes: bytes as u64,
+        }
     }
 
     pub(crate) fn io(

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dataset_rt_store::{Location, Map, Record, StoreError};
+use dataset_rt_store::{Cache, Location, Map, Record, StoreError};
 use rayon::prelude::*;
 
 use crate::active_table::RecordNumber;
@@ -38,8 +38,14 @@ impl Located {
     }
 
     #[inline]
-    pub(crate) fn record<'a>(&self, caches: &'a CacheSet) -> Record<'a> {
-        caches.caches()[self.cache_index].record(&self.location)
+    pub(crate) fn cache<'a>(&self, caches: &'a CacheSet) -> &'a Cache {
+        &caches.caches()[self.cache_index]
+    }
+
+    /// The payload in the map, if that is where it can be read.
+    #[inline]
+    pub(crate) fn in_place<'a>(&self, caches: &'a CacheSet) -> Option<Record<'a>> {
+        self.cache(caches).in_place(&self.location)
     }
 }
 
@@ -55,7 +61,11 @@ impl View {
         let mut total = 0_usize;
         offsets.push(0);
         for record in &located {
-            total += record.location.payload_bytes();
+            // The lengths of compressed records are only what their index says.
+            total = total
+                .checked_add(record.location.payload_bytes())
+                .filter(|&total| i64::try_from(total).is_ok())
+                .ok_or_else(|| ReaderError::no_memory(usize::MAX, "the payloads of a batch"))?;
             offsets.push(total as i64);
         }
         let mut buffer = self.pool.buffers().take(total)?;
@@ -96,13 +106,17 @@ impl View {
     ) -> Result<(), E> {
         for &record in records {
             let located = Located::find(&self.caches, record).map_err(ReaderError::from)?;
+            let Some(found) = located.in_place(&self.caches) else {
+                let cache = located.cache(&self.caches);
+                return Err(E::from(ReaderError::NoViews {
+                    cache: cache.name().to_owned(),
+                    algorithm: cache.manifest().compression,
+                }));
+            };
             if self.read.verify_reads {
-                let found = located.record(&self.caches);
                 found.verify(found.payload).map_err(ReaderError::from)?;
             }
-            let cache = &self.caches.caches()[located.cache_index];
-            let (map, range) = cache.shard_range(&located.location);
-            visit(map, range)?;
+            visit(found.map(), found.range())?;
         }
         Ok(())
     }
@@ -116,15 +130,10 @@ fn copy_all(
     verify: bool,
 ) -> Result<(), StoreError> {
     for located in records {
-        let record = located.record(caches);
-        let (place, rest) = buffer.split_at_mut(record.payload.len());
-        place.copy_from_slice(record.payload);
-        // The copy is hashed while it is in the cache, so that what is returned is what was checked.
-        if verify {
-            record.verify(place)?;
-        } else {
-            record.check()?;
-        }
+        let (place, rest) = buffer.split_at_mut(located.location.payload_bytes());
+        located
+            .cache(caches)
+            .read_into(&located.location, place, verify)?;
         buffer = rest;
     }
     Ok(())

@@ -26,6 +26,7 @@ mod prepared;
 mod read_ahead;
 mod snapshot;
 mod table_edit;
+mod verify;
 mod view;
 mod whole_table;
 
@@ -42,4 +43,5 @@ pub use parallel::StopFlag;
 pub use pool::{Pool, available_parallelism};
 pub use prepared::Prepared;
 pub use read_ahead::{BatchReadAhead, SampleReadAhead, Step};
+pub use verify::{Damage, Verification, VerifyProgress, verify_cache};
 pub use view::View;

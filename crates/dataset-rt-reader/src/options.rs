@@ -1,6 +1,7 @@
 //! How to read and how to draw.
 
 use dataset_rt_sampler::OrderKind;
+use dataset_rt_store::Backend;
 use serde::{Deserialize, Serialize};
 
 /// What to do with caches whose metadata columns differ.
@@ -23,6 +24,8 @@ pub struct ReadOptions {
     pub verify_reads: bool,
     /// What to do with caches whose metadata columns differ.
     pub schema: SchemaRule,
+    /// How payloads are read.
+    pub backend: Backend,
 }
 
 /// How to draw.

@@ -44,7 +44,12 @@ impl Prepared {
     pub fn payload<'a>(&'a self, caches: &'a CacheSet) -> &'a [u8] {
         match &self.entry().copy {
             Some(range) => &self.contents.copies[range.clone()],
-            None => self.entry().located.record(caches).payload,
+            // Without a copy the payload lies in the map: that is how it was prepared.
+            None => self
+                .entry()
+                .located
+                .in_place(caches)
+                .map_or(&[], |record| record.payload),
         }
     }
 
@@ -53,7 +58,10 @@ impl Prepared {
     pub fn check(&self, caches: &CacheSet) -> Result<(), ReaderError> {
         match &self.entry().copy {
             Some(_) => Ok(()),
-            None => Ok(self.entry().located.record(caches).check()?),
+            None => match self.entry().located.in_place(caches) {
+                Some(record) => Ok(record.check()?),
+                None => Ok(()),
+            },
         }
     }
 
@@ -159,20 +167,29 @@ impl Contents {
     fn add(&mut self, view: &View, record: RecordNumber) -> Result<(), ReaderError> {
         let caches = &*view.caches;
         let located = Located::find(caches, record)?;
-        let found = located.record(caches);
-        let copy = (found.payload.len() <= COPIED_BYTES).then(|| {
-            let start = self.copies.len();
-            self.copies.extend_from_slice(found.payload);
-            start..self.copies.len()
-        });
-        let bytes = copy
-            .clone()
-            .map_or(found.payload, |copy| &self.copies[copy]);
-        if view.read.verify_reads {
-            found.verify(bytes)?;
-        } else {
-            found.check()?;
-        }
+        let payload_bytes = located.location.payload_bytes();
+        let copy = match located.in_place(caches) {
+            Some(record) if payload_bytes > COPIED_BYTES => {
+                if view.read.verify_reads {
+                    record.verify(record.payload)?;
+                }
+                None
+            }
+            _ => {
+                let start = self.copies.len();
+                let stop = start.saturating_add(payload_bytes);
+                self.copies
+                    .try_reserve(payload_bytes)
+                    .map_err(|_| ReaderError::no_memory(payload_bytes, "a payload"))?;
+                self.copies.resize(stop, 0);
+                located.cache(caches).read_into(
+                    &located.location,
+                    &mut self.copies[start..],
+                    view.read.verify_reads,
+                )?;
+                Some(start..stop)
+            }
+        };
         if self.columns > 0 {
             let metadata = caches.caches()[located.cache_index].metadata();
             let row = metadata.row(located.location.sample())?;

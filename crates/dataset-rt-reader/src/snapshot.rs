@@ -134,7 +134,7 @@ impl View {
             return Err(bad(format!("version {}", description.version)));
         }
         let paths: Vec<_> = description.caches.iter().map(|entry| &entry.path).collect();
-        let caches = CacheSet::open(&paths, description.read.schema)?;
+        let caches = CacheSet::open(&paths, description.read.schema, description.read.backend)?;
         for (cache, entry) in caches.caches().iter().zip(&description.caches) {
             if cache.manifest().digest != entry.digest {
                 return Err(bad(format!(

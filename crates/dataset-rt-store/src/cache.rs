@@ -1,19 +1,36 @@
 //! One open cache: its manifest, index, metadata and payloads.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::blocks::VerifiedMap;
 use crate::checksum::record_checksum;
+use crate::compression::Decoder;
 use crate::error::StoreError;
-use crate::format::{BLOCKS_FILE, CHECKSUM_BYTES, INDEX_FILE, METADATA_FILE, block_count};
+use crate::format::{
+    BLOCKS_FILE, CHECKSUM_BYTES, DICTIONARY_FILE, INDEX_FILE, METADATA_FILE, block_count,
+};
 use crate::index::Index;
-use crate::manifest::Manifest;
+use crate::manifest::{FileEntry, Manifest};
 use crate::metadata::Metadata;
 use crate::mmap::Map;
-use crate::shard::Shard;
+use crate::shard::{Payloads, Shard};
 
-/// An immutable cache, open for reading. All files are mapped; none stays open.
+/// How payloads are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// Shards are mapped.
+    #[default]
+    Map,
+    /// Shards are read with positioned reads.
+    PositionedRead,
+}
+
+/// An immutable cache, open for reading.
 #[derive(Debug)]
 pub struct Cache {
     path: PathBuf,
@@ -21,9 +38,10 @@ pub struct Cache {
     index: Index,
     metadata: Metadata,
     shards: Vec<Shard>,
+    decoder: Decoder,
 }
 
-/// The stored bytes of one record and what they must hash to.
+/// A payload as it lies in a map, and what it must hash to.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     /// Number of the sample in its cache.
@@ -35,7 +53,7 @@ pub struct Record<'a> {
     map: &'a Map,
 }
 
-impl Record<'_> {
+impl<'a> Record<'a> {
     /// Compares the checksum of a copy of the payload, or of the payload itself.
     #[inline]
     pub fn verify(&self, bytes: &[u8]) -> Result<(), StoreError> {
@@ -44,12 +62,25 @@ impl Record<'_> {
         if found == self.checksum {
             return Ok(());
         }
-        Err(StoreError::RecordChecksum {
-            path: self.map.path().to_owned(),
-            sample: self.sample,
-            expected: self.checksum,
+        Err(damaged_record(
+            self.map.path(),
+            self.sample,
+            self.checksum,
             found,
-        })
+        ))
+    }
+
+    /// The map that the payload lies in.
+    #[must_use]
+    pub fn map(&self) -> &'a Map {
+        self.map
+    }
+
+    /// Where it lies in the map.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        let start = self.payload.as_ptr().addr() - self.map.bytes().as_ptr().addr();
+        start..start + self.payload.len()
     }
 
     /// Says whether what was copied from the map came from the file; `verify` includes it.
@@ -61,7 +92,7 @@ impl Record<'_> {
 
 impl Cache {
     /// Opens a cache directory. The cost depends on the number of shards, not of samples.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, backend: Backend) -> Result<Self, StoreError> {
         let path = std::path::absolute(path).map_err(StoreError::io("resolve", path))?;
         let manifest = Manifest::read(&path)?;
         let index_map = Map::open(&path.join(INDEX_FILE), manifest.index.bytes)?;
@@ -72,14 +103,21 @@ impl Cache {
             manifest.columns.clone(),
             manifest.samples,
         )?;
-        let shards = Shard::open_all(&path, &manifest.shards)?;
-        let index = Index::new(index_map, index_blocks, manifest.samples);
+        let shards = Shard::open_all(&path, &manifest.shards, backend)?;
+        let index = Index::new(
+            index_map,
+            index_blocks,
+            manifest.samples,
+            manifest.is_compressed(),
+        );
+        let decoder = open_decoder(&path, &manifest)?;
         Ok(Self {
             path,
             manifest,
             index,
             metadata,
             shards,
+            decoder,
         })
     }
 
@@ -145,37 +183,151 @@ impl Cache {
                     start: entry.start,
                     stop: entry.stop,
                     shard_start: shard.first_address,
-                    shard_stop: shard.first_address + shard.map.bytes().len() as u64,
+                    shard_stop: shard.last_address(),
                 })?;
+        let payload_bytes = entry
+            .payload_bytes
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .filter(|&bytes| self.decoder.is_possible(range.len(), bytes))
+            .ok_or_else(|| StoreError::RecordLength {
+                path: self.index.path().to_owned(),
+                sample,
+                stored_bytes: range.len(),
+            })?;
         Ok(Location {
             sample,
             shard: number,
             start: range.start,
             stop: range.end,
+            payload_bytes,
             checksum: entry.checksum,
         })
     }
 
-    /// The record at a location that this cache gave.
+    /// The record at a location that this cache gave, if its payload can be read in the map.
+    ///
+    /// `None` for a record that must be decompressed, or read from the file.
     #[inline]
     #[must_use]
-    pub fn record(&self, location: &Location) -> Record<'_> {
-        let map = &self.shards[location.shard].map;
-        Record {
-            sample: location.sample,
-            payload: &map.bytes()[location.start..location.stop],
-            checksum: location.checksum,
-            map,
+    pub fn in_place(&self, location: &Location) -> Option<Record<'_>> {
+        match &self.shards[location.shard].payloads {
+            Payloads::Map(map) if location.is_stored_as_is() => Some(Record {
+                sample: location.sample,
+                payload: &map.bytes()[location.stored()],
+                checksum: location.checksum,
+                map,
+            }),
+            _ => None,
         }
     }
 
-    /// The map of the shard that holds a location, and the byte range in it.
+    /// Fills `out`, as long as the payload, from the map or the file.
+    ///
+    /// What is verified is what is returned: the copy itself, or the stored bytes that `out` was
+    /// decompressed from.
+    #[inline]
+    pub fn read_into(
+        &self,
+        location: &Location,
+        out: &mut [u8],
+        verify: bool,
+    ) -> Result<(), StoreError> {
+        let Some(record) = self.in_place(location) else {
+            return self.read_slowly(location, out, verify);
+        };
+        out.copy_from_slice(record.payload);
+        // The copy is hashed while it is in the processor's cache.
+        if verify {
+            record.verify(out)
+        } else {
+            record.check()
+        }
+    }
+
+    fn read_slowly(
+        &self,
+        location: &Location,
+        out: &mut [u8],
+        verify: bool,
+    ) -> Result<(), StoreError> {
+        let verified = |path: &Path, stored: &[u8]| {
+            let found = record_checksum(location.sample, stored);
+            if !verify || found == location.checksum {
+                return Ok(());
+            }
+            Err(damaged_record(
+                path,
+                location.sample,
+                location.checksum,
+                found,
+            ))
+        };
+        match &self.shards[location.shard].payloads {
+            Payloads::Map(map) => {
+                let stored = &map.bytes()[location.stored()];
+                let decoded = verified(map.path(), stored)
+                    .and_then(|()| self.decode(location, map.path(), stored, out));
+                // A lost page explains whatever else went wrong.
+                map.check()?;
+                decoded
+            }
+            Payloads::File(file) => {
+                if location.is_stored_as_is() {
+                    file.read(location.start as u64, out)?;
+                    return verified(file.path(), out);
+                }
+                STORED.with_borrow_mut(|stored| {
+                    stored.resize(location.stored().len(), 0);
+                    file.read(location.start as u64, stored)?;
+                    verified(file.path(), stored)?;
+                    let decoded = self.decode(location, file.path(), stored, out);
+                    if stored.capacity() > MAX_KEPT_BYTES {
+                        *stored = Vec::new();
+                    }
+                    decoded
+                })
+            }
+        }
+    }
+
+    fn decode(
+        &self,
+        location: &Location,
+        path: &Path,
+        stored: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        self.decoder
+            .decode(stored, out)
+            .map_err(|reason| StoreError::RecordCodec {
+                path: path.to_owned(),
+                sample: location.sample,
+                algorithm: self.manifest.compression,
+                reason,
+            })
+    }
+
+    /// The file that holds the record at a location.
     #[must_use]
-    pub fn shard_range(&self, location: &Location) -> (&Map, Range<usize>) {
-        (
-            &self.shards[location.shard].map,
-            location.start..location.stop,
-        )
+    pub fn shard_path(&self, location: &Location) -> &Path {
+        self.shards[location.shard].payloads.path()
+    }
+}
+
+/// Memory for stored bytes that a thread keeps between two records.
+const MAX_KEPT_BYTES: usize = 4 << 20;
+
+thread_local! {
+    /// Stored bytes on their way from a file to the codec.
+    static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn damaged_record(path: &Path, sample: u64, expected: u32, found: u32) -> StoreError {
+    StoreError::RecordChecksum {
+        path: path.to_owned(),
+        sample,
+        expected,
+        found,
     }
 }
 
@@ -186,6 +338,7 @@ pub struct Location {
     shard: usize,
     start: usize,
     stop: usize,
+    payload_bytes: usize,
     checksum: u32,
 }
 
@@ -200,7 +353,24 @@ impl Location {
     #[must_use]
     #[inline]
     pub fn payload_bytes(&self) -> usize {
+        self.payload_bytes
+    }
+
+    /// Bytes of the record in its shard.
+    #[must_use]
+    #[inline]
+    pub fn stored_bytes(&self) -> usize {
         self.stop - self.start
+    }
+
+    #[inline]
+    fn stored(&self) -> Range<usize> {
+        self.start..self.stop
+    }
+
+    #[inline]
+    fn is_stored_as_is(&self) -> bool {
+        self.stored_bytes() == self.payload_bytes
     }
 }
 
@@ -209,18 +379,7 @@ type BlockChecksums = (Box<[u32]>, Box<[u32]>);
 
 /// Block checksums of the index and of the metadata.
 fn read_blocks(cache: &Path, manifest: &Manifest) -> Result<BlockChecksums, StoreError> {
-    let path = cache.join(BLOCKS_FILE);
-    let map = Map::open(&path, manifest.blocks.bytes)?;
-    let bytes = map.bytes().to_vec();
-    map.check()?;
-    let found = blake3::hash(&bytes).to_hex();
-    if found.as_str() != manifest.blocks.blake3 {
-        return Err(StoreError::FileDigest {
-            path,
-            expected: manifest.blocks.blake3.clone(),
-            found: found.to_string(),
-        });
-    }
+    let bytes = read_small_file(&cache.join(BLOCKS_FILE), &manifest.blocks)?;
     let checksums = |blocks: &[u8]| {
         blocks
             .chunks_exact(CHECKSUM_BYTES as usize)
@@ -230,4 +389,32 @@ fn read_blocks(cache: &Path, manifest: &Manifest) -> Result<BlockChecksums, Stor
     let index_bytes = (block_count(manifest.index.bytes) * CHECKSUM_BYTES) as usize;
     let (index, metadata) = bytes.split_at(index_bytes);
     Ok((checksums(index), checksums(metadata)))
+}
+
+/// The codec of the records, with its dictionary.
+fn open_decoder(cache: &Path, manifest: &Manifest) -> Result<Decoder, StoreError> {
+    let path = cache.join(DICTIONARY_FILE);
+    let dictionary = manifest
+        .dictionary
+        .as_ref()
+        .map(|entry| read_small_file(&path, entry))
+        .transpose()?;
+    Decoder::new(manifest.compression, dictionary.as_deref())
+        .map_err(|reason| StoreError::DamagedDictionary { path, reason })
+}
+
+/// Reads a file whole and compares its digest.
+fn read_small_file(path: &Path, entry: &FileEntry) -> Result<Vec<u8>, StoreError> {
+    let map = Map::open(path, entry.bytes)?;
+    let bytes = map.bytes().to_vec();
+    map.check()?;
+    let found = blake3::hash(&bytes).to_hex();
+    if found.as_str() == entry.blake3 {
+        return Ok(bytes);
+    }
+    Err(StoreError::FileDigest {
+        path: path.to_owned(),
+        expected: entry.blake3.clone(),
+        found: found.to_string(),
+    })
 }

@@ -5,24 +5,22 @@
 //! sample number, so that two records that changed places are noticed.
 //! Source: the XXH3 specification in the xxHash repository, `doc/xxhash_spec.md`.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::io::{self, Write};
 
 use twox_hash::XxHash3_64;
 
-use crate::error::StoreError;
 use crate::format::BLOCK_BYTES;
+use crate::manifest::FileEntry;
 
-/// Checksum of the payload of one record.
+/// Checksum of the stored bytes of one record.
 #[must_use]
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the low 32 bits are the checksum"
 )]
-pub fn record_checksum(sample: u64, payload: &[u8]) -> u32 {
-    XxHash3_64::oneshot_with_seed(sample, payload) as u32
+pub fn record_checksum(sample: u64, stored: &[u8]) -> u32 {
+    XxHash3_64::oneshot_with_seed(sample, stored) as u32
 }
 
 /// Checksum of one block of a file.
@@ -30,36 +28,69 @@ pub(crate) fn block_checksum(block: u64, bytes: &[u8]) -> u32 {
     record_checksum(block, bytes)
 }
 
-/// Length, digest and block checksums of one finished file.
-pub(crate) struct FileDigest {
-    pub(crate) bytes: u64,
-    pub(crate) blake3: String,
-    pub(crate) blocks: Vec<u32>,
+/// Length and digest of some bytes.
+pub(crate) fn entry_of(bytes: &[u8]) -> FileEntry {
+    FileEntry {
+        bytes: bytes.len() as u64,
+        blake3: blake3::hash(bytes).to_hex().to_string(),
+    }
 }
 
-/// Reads a whole file once and computes all of its checksums.
-pub(crate) fn digest_file(path: &Path) -> Result<FileDigest, StoreError> {
-    let mut file = File::open(path).map_err(StoreError::io("open", path))?;
-    let mut hasher = blake3::Hasher::new();
-    let mut blocks = Vec::new();
-    let mut bytes = 0;
-    let mut block = Vec::new();
-    loop {
-        block.clear();
-        let read = Read::by_ref(&mut file)
-            .take(BLOCK_BYTES)
-            .read_to_end(&mut block)
-            .map_err(StoreError::io("read", path))?;
-        if read == 0 {
-            break;
+/// Writes to a file and computes its digest and its block checksums on the way.
+pub(crate) struct DigestWriter<W> {
+    inner: W,
+    hasher: blake3::Hasher,
+    bytes: u64,
+    /// The block being filled.
+    block: Vec<u8>,
+    blocks: Vec<u32>,
+}
+
+impl<W: Write> DigestWriter<W> {
+    pub(crate) fn new(inner: W) -> Self {
+        Self {
+            inner,
+            hasher: blake3::Hasher::new(),
+            bytes: 0,
+            block: Vec::with_capacity(BLOCK_BYTES as usize),
+            blocks: Vec::new(),
         }
-        hasher.update(&block);
-        blocks.push(block_checksum(blocks.len() as u64, &block));
-        bytes += read as u64;
     }
-    Ok(FileDigest {
-        bytes,
-        blake3: hasher.finalize().to_hex().to_string(),
-        blocks,
-    })
+
+    /// Flushes, and gives what was written to, its length and digest, and the checksums of its blocks.
+    pub(crate) fn finish(mut self) -> io::Result<(W, FileEntry, Vec<u32>)> {
+        self.inner.flush()?;
+        self.close_block();
+        let entry = FileEntry {
+            bytes: self.bytes,
+            blake3: self.hasher.finalize().to_hex().to_string(),
+        };
+        Ok((self.inner, entry, self.blocks))
+    }
+
+    fn close_block(&mut self) {
+        if !self.block.is_empty() {
+            let checksum = block_checksum(self.blocks.len() as u64, &self.block);
+            self.hasher.update(&self.block);
+            self.blocks.push(checksum);
+            self.block.clear();
+        }
+    }
+}
+
+impl<W: Write> Write for DigestWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = BLOCK_BYTES as usize - self.block.len();
+        let written = self.inner.write(&bytes[..bytes.len().min(room)])?;
+        self.block.extend_from_slice(&bytes[..written]);
+        self.bytes += written as u64;
+        if self.block.len() == BLOCK_BYTES as usize {
+            self.close_block();
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::compression::Algorithm;
+
 /// Any failure of writing, opening or reading a cache.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -104,6 +106,51 @@ pub enum StoreError {
         /// Checksum of the bytes now.
         found: u32,
     },
+    /// A stored record is nothing that its codec wrote.
+    #[error(
+        "damaged sample {sample} in {path}: not a {algorithm} record of its length: {reason}",
+        path = path.display()
+    )]
+    RecordCodec {
+        /// The shard.
+        path: PathBuf,
+        /// Sample number in its cache.
+        sample: u64,
+        /// Codec of the cache.
+        algorithm: Algorithm,
+        /// What the codec says.
+        reason: String,
+    },
+    /// The lengths of a record cannot be right.
+    #[error(
+        "damaged index {path}: sample {sample} has {stored_bytes} stored bytes, which its payload \
+         length does not fit",
+        path = path.display()
+    )]
+    RecordLength {
+        /// The index.
+        path: PathBuf,
+        /// Sample number in its cache.
+        sample: u64,
+        /// Length in the shard.
+        stored_bytes: usize,
+    },
+    /// A dictionary is none that its codec wrote.
+    #[error("damaged dictionary {path}: {reason}", path = path.display())]
+    DamagedDictionary {
+        /// The dictionary.
+        path: PathBuf,
+        /// What the codec says.
+        reason: String,
+    },
+    /// A codec refused its settings.
+    #[error("cannot use the codec of {path}: {reason}", path = path.display())]
+    Codec {
+        /// The cache.
+        path: PathBuf,
+        /// What the codec says.
+        reason: String,
+    },
     /// An address lies outside the shard that holds the sample.
     #[error(
         "damaged index {path}: sample {sample} at addresses {start}..{stop}, \
@@ -201,6 +248,18 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
+    /// The file system cannot lock files.
+    #[error(
+        "cannot lock {path}: {source}\nhint: the file system has no file locks, which keep two \
+         processes from building one cache; build it on another one and move the directory here",
+        path = path.display()
+    )]
+    NoLocks {
+        /// The build directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A size does not fit the address space of a cache.
     #[error("sample {sample}: the cache would exceed 2^63 bytes")]
     TooLarge {
@@ -246,7 +305,10 @@ impl StoreError {
                 | Self::FileDigest { .. }
                 | Self::BlockChecksum { .. }
                 | Self::RecordChecksum { .. }
+                | Self::RecordCodec { .. }
+                | Self::RecordLength { .. }
                 | Self::RecordAddress { .. }
+                | Self::DamagedDictionary { .. }
                 | Self::DamagedMetadata { .. }
                 | Self::FileShrank { .. }
         )

@@ -1,7 +1,11 @@
 //! File operations of the writer, each with an error that names the path.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::error::StoreError;
 
@@ -33,7 +37,28 @@ pub(crate) fn create_directories(path: &Path) -> Result<(), StoreError> {
     fs::create_dir_all(path).map_err(StoreError::io("create", path))
 }
 
-/// Removes one file.
+/// Removes one file, if it is there.
 pub(crate) fn remove_file(path: &Path) -> Result<(), StoreError> {
-    fs::remove_file(path).map_err(StoreError::io("remove", path))
+    ignore_missing(fs::remove_file(path)).map_err(StoreError::io("remove", path))
+}
+
+/// Removes a directory and all that is in it, if it is there.
+pub(crate) fn remove_tree(path: &Path) -> Result<(), StoreError> {
+    ignore_missing(fs::remove_dir_all(path)).map_err(StoreError::io("remove", path))
+}
+
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Lets two directories change places in one step; says `false` if the file system cannot.
+pub(crate) fn exchange(one: &Path, other: &Path) -> Result<bool, StoreError> {
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(StoreError::io("publish", other)(error.into())),
+    }
 }

@@ -12,6 +12,8 @@ pub const INDEX_FILE: &str = "index.bin";
 pub const METADATA_FILE: &str = "metadata.arrow";
 /// Checksums of the blocks of the index and of the metadata.
 pub const BLOCKS_FILE: &str = "blocks.bin";
+/// The zstd dictionary of caches that have one.
+pub const DICTIONARY_FILE: &str = "dictionary.bin";
 /// Folder of the payload files.
 pub const SHARDS_FOLDER: &str = "shards";
 /// Name of the record and block checksum: the low 32 bits of XXH3-64 with a seed.
@@ -33,8 +35,11 @@ pub(crate) fn shard_file(shard: usize) -> String {
 }
 
 /// Length of the index of a cache with this many records; `None` on overflow.
-pub(crate) fn index_bytes(samples: u64) -> Option<u64> {
-    let addresses = samples.checked_add(1)?.checked_mul(ADDRESS_BYTES)?;
+///
+/// Compressed caches have a second list of addresses, those of the payloads.
+pub(crate) fn index_bytes(samples: u64, is_compressed: bool) -> Option<u64> {
+    let lists = if is_compressed { 2 } else { 1 };
+    let addresses = samples.checked_add(1)?.checked_mul(lists * ADDRESS_BYTES)?;
     addresses.checked_add(samples.checked_mul(CHECKSUM_BYTES)?)
 }
 

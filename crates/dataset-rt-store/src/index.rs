@@ -12,6 +12,7 @@ use crate::mmap::Map;
 pub(crate) struct Index {
     file: VerifiedMap,
     samples: u64,
+    is_compressed: bool,
 }
 
 /// Place and checksum of one record in the address space of its cache.
@@ -20,14 +21,17 @@ pub(crate) struct IndexEntry {
     pub(crate) start: u64,
     pub(crate) stop: u64,
     pub(crate) checksum: u32,
+    /// Length of the payload; `None` if the payload addresses are not in order.
+    pub(crate) payload_bytes: Option<u64>,
 }
 
 impl Index {
     /// Takes a map whose length fits `samples`; the caller has checked it.
-    pub(crate) fn new(map: Map, checksums: Box<[u32]>, samples: u64) -> Self {
+    pub(crate) fn new(map: Map, checksums: Box<[u32]>, samples: u64, is_compressed: bool) -> Self {
         Self {
             file: VerifiedMap::new(map, checksums),
             samples,
+            is_compressed,
         }
     }
 
@@ -42,21 +46,38 @@ impl Index {
         reason = "the file is mapped, so its offsets fit"
     )]
     pub(crate) fn entry(&self, sample: u64) -> Result<IndexEntry, StoreError> {
-        let address = (sample * ADDRESS_BYTES) as usize;
-        let checksum = ((self.samples + 1) * ADDRESS_BYTES + sample * CHECKSUM_BYTES) as usize;
-        let addresses = self
-            .file
-            .bytes(address..address + 2 * ADDRESS_BYTES as usize)?;
+        let list_bytes = (self.samples + 1) * ADDRESS_BYTES;
+        let (start, stop) = self.two_addresses(sample * ADDRESS_BYTES)?;
+        let (payload_start, payload_stop, checksums) = if self.is_compressed {
+            let (start, stop) = self.two_addresses(list_bytes + sample * ADDRESS_BYTES)?;
+            (start, stop, 2 * list_bytes)
+        } else {
+            (start, stop, list_bytes)
+        };
+        let checksum = (checksums + sample * CHECKSUM_BYTES) as usize;
         let checksum = self
             .file
             .bytes(checksum..checksum + CHECKSUM_BYTES as usize)?;
         let entry = IndexEntry {
-            start: read_u64(&addresses[..8]),
-            stop: read_u64(&addresses[8..]),
+            start,
+            stop,
             checksum: u32::from_le_bytes([checksum[0], checksum[1], checksum[2], checksum[3]]),
+            payload_bytes: payload_stop.checked_sub(payload_start),
         };
         self.file.map().check()?;
         Ok(entry)
+    }
+
+    /// The addresses at one place of the file and behind it.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the file is mapped, so its offsets fit"
+    )]
+    fn two_addresses(&self, place: u64) -> Result<(u64, u64), StoreError> {
+        let place = place as usize;
+        let addresses = self.file.bytes(place..place + 2 * ADDRESS_BYTES as usize)?;
+        Ok((read_u64(&addresses[..8]), read_u64(&addresses[8..])))
     }
 }
 

@@ -11,31 +11,45 @@
 )]
 
 mod blocks;
+mod build;
+mod build_lock;
 mod cache;
 mod checksum;
 mod column;
+mod compression;
 mod error;
 mod files;
 pub mod format;
 mod index;
+mod journal;
+mod leftovers;
 mod manifest;
 mod metadata;
 mod metadata_assembly;
 mod metadata_builder;
 mod mmap;
 mod name;
+mod payload_file;
+mod payload_sizes;
 mod pipeline;
 mod shard;
-mod staging;
+mod shard_writer;
+mod streams;
 mod verify;
+mod write_back;
 mod writer;
 
-pub use cache::{Cache, Location, Record};
+pub use build_lock::{BuildLock, Holder, LockAttempt};
+pub use cache::{Backend, Cache, Location, Record};
 pub use checksum::record_checksum;
 pub use column::{Column, ColumnType, Value};
+pub use compression::{Algorithm, Compression};
 pub use error::StoreError;
+pub use leftovers::{BuildStatus, Reclaim, list_builds, reclaim_builds};
 pub use manifest::{FileEntry, Manifest, ShardEntry};
 pub use metadata::{Metadata, MetadataRow};
 pub use mmap::Map;
 pub use name::{SourceName, cache_id_of_name};
+pub use payload_sizes::PayloadSizes;
+pub use pipeline::StageTimes;
 pub use writer::{CacheWriter, WriterOptions};

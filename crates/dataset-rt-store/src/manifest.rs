@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::column::{Column, ColumnType};
+use crate::compression::{Algorithm, Compression};
 use crate::error::StoreError;
 use crate::format::{
     BLOCKS_FILE, CHECKSUM_BYTES, CHECKSUM_NAME, FORMAT_NAME, FORMAT_VERSION, INDEX_FILE,
@@ -15,7 +16,6 @@ use crate::name::{SourceName, cache_id_of_name};
 
 /// Stands for the digest while it is computed.
 const DIGEST_PLACEHOLDER: &str = "0000000000000000000000000000000000000000000000000000000000000000";
-const NO_COMPRESSION: &str = "none";
 
 /// Everything that a reader must know before it touches another file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,10 +33,14 @@ pub struct Manifest {
     pub fingerprint: Option<Box<RawValue>>,
     /// Number of records.
     pub samples: u64,
+    /// Bytes of all payloads as the source gave them.
+    pub payload_bytes: u64,
     /// Bytes of all payloads as they are stored.
     pub stored_bytes: u64,
-    /// Name of the record codec.
-    pub compression: String,
+    /// Codec of the records.
+    pub compression: Algorithm,
+    /// Level that the records were compressed at, for codecs that have levels.
+    pub compression_level: Option<i32>,
     /// Name of the record and block checksum.
     pub checksum: String,
     /// Rows of every record batch of the metadata but the last.
@@ -51,6 +55,8 @@ pub struct Manifest {
     pub metadata: FileEntry,
     /// Block checksums of the index, then of the metadata.
     pub blocks: FileEntry,
+    /// The dictionary of the codec, if it has one.
+    pub dictionary: Option<FileEntry>,
     /// BLAKE3 of the manifest with 64 zeros in place of this value.
     pub digest: String,
 }
@@ -79,11 +85,12 @@ pub struct FileEntry {
     pub blake3: String,
 }
 
-/// Read before the rest, so that a newer version is told from damage.
+/// Read before the rest, so that a newer version, or a codec that is not known, is told from damage.
 #[derive(Deserialize)]
 struct Header {
     format: String,
     version: u32,
+    compression: Option<String>,
 }
 
 /// What the writer knows when all other files are finished.
@@ -91,11 +98,14 @@ pub(crate) struct ManifestContents {
     pub(crate) name: SourceName,
     pub(crate) fingerprint: Option<Box<RawValue>>,
     pub(crate) samples: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) compression: Compression,
     pub(crate) columns: Vec<Column>,
     pub(crate) shards: Vec<ShardEntry>,
     pub(crate) index: FileEntry,
     pub(crate) metadata: FileEntry,
     pub(crate) blocks: FileEntry,
+    pub(crate) dictionary: Option<FileEntry>,
 }
 
 impl Manifest {
@@ -107,8 +117,10 @@ impl Manifest {
             name: contents.name.as_str().to_owned(),
             fingerprint: contents.fingerprint,
             samples: contents.samples,
+            payload_bytes: contents.payload_bytes,
             stored_bytes: contents.shards.iter().map(|shard| shard.bytes).sum(),
-            compression: NO_COMPRESSION.to_owned(),
+            compression: contents.compression.algorithm,
+            compression_level: contents.compression.level,
             checksum: CHECKSUM_NAME.to_owned(),
             metadata_batch_rows: METADATA_BATCH_ROWS as u64,
             columns: contents.columns,
@@ -116,6 +128,7 @@ impl Manifest {
             index: contents.index,
             metadata: contents.metadata,
             blocks: contents.blocks,
+            dictionary: contents.dictionary,
             digest: DIGEST_PLACEHOLDER.to_owned(),
         }
     }
@@ -161,6 +174,11 @@ impl Manifest {
                 &supported,
             ));
         }
+        if let Some(found) = header.compression
+            && serde_json::from_value::<Algorithm>(found.clone().into()).is_err()
+        {
+            return Err(unsupported("compression", found, "none, lz4, zstd"));
+        }
         let manifest: Self =
             serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
         let place = text
@@ -177,13 +195,6 @@ impl Manifest {
                 "digest {found}, expected {}",
                 manifest.digest
             )));
-        }
-        if manifest.compression != NO_COMPRESSION {
-            return Err(unsupported(
-                "compression",
-                manifest.compression,
-                NO_COMPRESSION,
-            ));
         }
         if manifest.checksum != CHECKSUM_NAME {
             return Err(unsupported("checksum", manifest.checksum, CHECKSUM_NAME));
@@ -244,7 +255,15 @@ impl Manifest {
         if samples != self.samples || bytes != self.stored_bytes || bytes > i64::MAX as u64 {
             return Err("its shards do not add up to its totals".to_owned());
         }
-        if Some(self.index.bytes) != index_bytes(self.samples) {
+        if self.payload_bytes > i64::MAX as u64
+            || (!self.is_compressed() && self.payload_bytes != self.stored_bytes)
+        {
+            return Err("payload_bytes does not fit stored_bytes".to_owned());
+        }
+        if self.dictionary.is_some() && self.compression != Algorithm::Zstd {
+            return Err(format!("{} has no dictionary", self.compression));
+        }
+        if Some(self.index.bytes) != index_bytes(self.samples, self.is_compressed()) {
             return Err(format!(
                 "{INDEX_FILE} has a length that does not fit the samples"
             ));
@@ -268,6 +287,12 @@ impl Manifest {
             }
         }
         Ok(())
+    }
+
+    /// Says whether records are compressed, so that payloads do not lie in the shards as they are.
+    #[must_use]
+    pub fn is_compressed(&self) -> bool {
+        self.compression != Algorithm::None
     }
 
     /// Columns whose every value is null have no type yet.

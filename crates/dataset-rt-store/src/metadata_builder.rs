@@ -21,7 +21,7 @@ const MAX_EXACT_INTEGER: u64 = 1 << 53;
 const RESERVED_COLUMNS: [&str; 3] = ["cache_id", "sample_id", "weight"];
 
 /// Columns under construction.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct MetadataBuilder {
     columns: Vec<ColumnBuilder>,
     rows: usize,
@@ -49,6 +49,18 @@ impl MetadataBuilder {
             .map(|name| ColumnBuilder::new(name.clone()))
             .collect();
         Ok(Self { columns, rows: 0 })
+    }
+
+    /// Goes on with the columns of an earlier build.
+    pub(crate) fn resume(columns: &[Column]) -> Self {
+        let builder = |column: &Column| ColumnBuilder {
+            values: ColumnValues::of_type(column.column_type),
+            ..ColumnBuilder::new(column.name.clone())
+        };
+        Self {
+            columns: columns.iter().map(builder).collect(),
+            rows: 0,
+        }
     }
 
     /// Adds one row; `values` are in column order.

@@ -1,107 +1,248 @@
-//! The threads behind a build: checksums and digests, file writes, and write-back to the disk.
+//! The threads behind a build: compression and checksums, digests, file writes, syncs.
 //!
-//! The thread that iterates the source fills chunks. One thread hashes them, one writes them, and
-//! one asks the system to start writing dirty pages back while the build goes on, so that the
-//! final sync finds little left. Channels are bounded, so memory is, and every step happens in
-//! chunk order: the files are the same whatever the threads do.
+//! The thread that iterates the source fills chunks. Several threads encode chunks at once, one
+//! takes them in order, decides where shards end and hashes them, one writes, and one makes complete
+//! shards durable while the build goes on. Channels are bounded, so memory is, and from the
+//! second step on everything happens in chunk order: the files are the same whatever the threads do.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, bounded, unbounded};
 
+use crate::build::BuildPlace;
 use crate::checksum::record_checksum;
+use crate::column::Column;
+use crate::compression::{Compression, Encoder};
 use crate::error::StoreError;
-use crate::files::create_new;
-use crate::format::{INDEX_FILE, shard_file};
-use crate::manifest::ShardEntry;
-use crate::metadata_assembly::MetadataParts;
+use crate::shard_writer::{ShardWriter, Written};
 
-/// Chunks that may wait before each thread.
-const QUEUED_CHUNKS: usize = 2;
-/// Write-back is asked for each time this much was written.
-const WRITE_BACK_BYTES: u64 = 16 << 20;
-/// Checksums wait here until the number of samples, and so their place in the index, is known.
-const CHECKSUMS_PART: &str = "checksums.part";
+/// Chunks that may wait before each thread, or on their way between two.
+pub(crate) const QUEUED_CHUNKS: usize = 2;
 
-/// Records on their way to one shard.
+/// Consecutive records on their way to the shards.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     pub(crate) first_sample: u64,
     pub(crate) payloads: Vec<u8>,
     /// Where each payload ends in `payloads`.
     pub(crate) ends: Vec<usize>,
-    checksums: Vec<u32>,
+    /// Metadata that travels with the chunk, and the columns as they were known at its end.
+    pub(crate) metadata: Option<RecordBatch>,
+    pub(crate) columns: Vec<Column>,
+    /// Stored forms of the payloads and where each ends; unused where payloads are stored as they are.
+    stored: Vec<u8>,
+    stored_ends: Vec<usize>,
+    is_encoded: bool,
+    pub(crate) checksums: Vec<u32>,
+    /// Where shards end in the chunk.
+    pub(crate) cuts: Vec<Cut>,
+}
+
+/// A shard ends before a record.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    pub(crate) record: usize,
+    /// Digest of the shard that ends.
+    pub(crate) blake3: String,
 }
 
 impl Chunk {
-    fn clear(&mut self) {
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Where one payload lies in `payloads`.
+    pub(crate) fn payload_range(&self, record: usize) -> Range<usize> {
+        range_of(&self.ends, record..record + 1)
+    }
+
+    /// All stored bytes.
+    pub(crate) fn stored_bytes(&self) -> &[u8] {
+        if self.is_encoded {
+            &self.stored
+        } else {
+            &self.payloads
+        }
+    }
+
+    /// Where one record lies in the stored bytes.
+    pub(crate) fn stored_range(&self, record: usize) -> Range<usize> {
+        self.stored_span(record..record + 1)
+    }
+
+    /// Where some records, at least one, lie in the stored bytes.
+    pub(crate) fn stored_span(&self, records: Range<usize>) -> Range<usize> {
+        let ends = if self.is_encoded {
+            &self.stored_ends
+        } else {
+            &self.ends
+        };
+        range_of(ends, records)
+    }
+
+    pub(crate) fn clear(&mut self) {
         self.payloads.clear();
         self.ends.clear();
+        self.metadata = None;
+        self.columns.clear();
+        self.stored.clear();
+        self.stored_ends.clear();
+        self.is_encoded = false;
         self.checksums.clear();
+        self.cuts.clear();
     }
+
+    fn encode(&mut self, encoder: &mut Encoder) -> Result<(), String> {
+        if !encoder.is_none() {
+            self.is_encoded = true;
+            for record in 0..self.len() {
+                let payload = self.payload_range(record);
+                encoder.append(&self.payloads[payload], &mut self.stored)?;
+                self.stored_ends.push(self.stored.len());
+            }
+        }
+        for (sample, record) in (self.first_sample..).zip(0..self.len()) {
+            let checksum = record_checksum(sample, &self.stored_bytes()[self.stored_range(record)]);
+            self.checksums.push(checksum);
+        }
+        Ok(())
+    }
+}
+
+fn range_of(ends: &[usize], records: Range<usize>) -> Range<usize> {
+    let start = records
+        .start
+        .checked_sub(1)
+        .map_or(0, |before| ends[before]);
+    start..ends[records.end - 1]
 }
 
 /// What the iterating thread sends down the pipeline, in order.
 #[derive(Debug)]
 pub(crate) enum Item {
     Records(Box<Chunk>),
-    Metadata(RecordBatch),
-    /// The shard ends here.
-    Seal,
+    /// The source is exhausted; these are its columns.
+    End(Vec<Column>),
 }
 
-enum Hashed {
+/// What arrives at the writing thread.
+pub(crate) enum Digested {
     Records(Box<Chunk>),
-    Metadata(RecordBatch),
-    Seal { blake3: String },
+    End {
+        blake3: String,
+        columns: Vec<Column>,
+    },
+    Failed(StoreError),
+}
+
+/// One place in the order of chunks: a chunk that is being encoded, or the end.
+enum Ordered {
+    Encoded(Receiver<Result<Box<Chunk>, StoreError>>),
+    End(Vec<Column>),
+}
+
+type Work = (Box<Chunk>, Sender<Result<Box<Chunk>, StoreError>>);
+
+/// How long each stage was busy, in nanoseconds, over all of its threads.
+#[derive(Debug, Default)]
+pub struct StageTimes {
+    /// Compression and record checksums.
+    pub encode: AtomicU64,
+    /// Digests of shards.
+    pub digest: AtomicU64,
+    /// File writes.
+    pub write: AtomicU64,
+    /// Waiting for the disk.
+    pub sync: AtomicU64,
+}
+
+pub(crate) fn add_elapsed(stage: &AtomicU64, started: Instant) {
+    let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    stage.fetch_add(nanoseconds, Ordering::Relaxed);
 }
 
 /// A running pipeline.
 pub(crate) struct Pipeline {
-    items: Option<Sender<Item>>,
+    /// Both are closed when the source ends.
+    channels: Option<(Sender<Ordered>, Sender<Work>)>,
     recycled: Receiver<Box<Chunk>>,
     cancelled: Arc<AtomicBool>,
-    hashing: Option<JoinHandle<()>>,
+    helpers: Vec<JoinHandle<()>>,
     writing: Option<JoinHandle<Result<Written, StoreError>>>,
     name: String,
     /// The threads live in this process; a forked child has none to wait for.
     process: u32,
 }
 
-/// Files that a finished pipeline leaves in the staging directory.
-pub(crate) struct Written {
-    pub(crate) shards: Vec<ShardEntry>,
-    pub(crate) metadata: MetadataParts,
-    /// The addresses, which are the first part of the index.
-    pub(crate) index: PathBuf,
-    pub(crate) checksums: PathBuf,
+/// What the threads need to know.
+pub(crate) struct PipelineOptions {
+    pub(crate) name: String,
+    pub(crate) compression: Compression,
+    pub(crate) dictionary: Option<Vec<u8>>,
+    pub(crate) encode_threads: usize,
+    pub(crate) max_shard_bytes: u64,
 }
 
 impl Pipeline {
-    pub(crate) fn start(staging: &Path, name: &str) -> Result<Self, StoreError> {
-        let (items, incoming) = bounded(QUEUED_CHUNKS);
-        let (hashed, to_write) = bounded(QUEUED_CHUNKS);
+    pub(crate) fn start(
+        place: &BuildPlace,
+        options: PipelineOptions,
+        written: Written,
+        times: &Arc<StageTimes>,
+    ) -> Result<Self, StoreError> {
+        let (ordered, in_order) = bounded(options.encode_threads + QUEUED_CHUNKS);
+        // Bounded by the channel above, which takes the place of a chunk first.
+        let (work, waiting) = unbounded::<Work>();
+        let (digested, to_write) = bounded(QUEUED_CHUNKS);
         let (recycle, recycled) = unbounded();
         let cancelled = Arc::new(AtomicBool::new(false));
-        let writer = ShardWriter::new(staging, recycle, Arc::clone(&cancelled))?;
-        let hashing = spawn("hash", name, move || hash(&incoming, &hashed))?;
-        let writing = spawn("write", name, move || writer.run(&to_write))?;
-        Ok(Self {
-            items: Some(items),
+        let mut pipeline = Self {
+            channels: Some((ordered, work)),
             recycled,
-            cancelled,
-            hashing: Some(hashing),
-            writing: Some(writing),
-            name: name.to_owned(),
+            cancelled: Arc::clone(&cancelled),
+            helpers: Vec::new(),
+            writing: None,
+            name: options.name.clone(),
             process: std::process::id(),
-        })
+        };
+        let writer = ShardWriter::new(place, written, recycle, cancelled, Arc::clone(times))?;
+        pipeline.writing = Some(spawn("write", &options.name, move || {
+            writer.run(&to_write)
+        })?);
+        for _ in 0..options.encode_threads {
+            let encoder = Encoder::new(options.compression, options.dictionary.as_deref())
+                .map_err(|reason| StoreError::Codec {
+                    path: place.cache_folder.clone(),
+                    reason,
+                })?;
+            let (waiting, times) = (waiting.clone(), Arc::clone(times));
+            let path = place.cache_folder.clone();
+            let thread = spawn("encode", &options.name, move || {
+                encode(&waiting, encoder, &path, &times);
+            })?;
+            pipeline.helpers.push(thread);
+        }
+        let times = Arc::clone(times);
+        let name = options.name.clone();
+        let digest = Digest {
+            hasher: blake3::Hasher::new(),
+            shard_bytes: 0,
+            max_shard_bytes: options.max_shard_bytes,
+        };
+        let thread = spawn("digest", &options.name, move || {
+            digest.run(&in_order, &digested, &name, &times);
+        })?;
+        pipeline.helpers.push(thread);
+        Ok(pipeline)
     }
 
     /// An empty chunk, its memory reused where possible.
@@ -115,20 +256,34 @@ impl Pipeline {
         item: Item,
         timeout: Duration,
     ) -> Result<Option<Item>, StoreError> {
-        let Some(items) = &self.items else {
-            return Err(StoreError::PipelinePanic {
-                name: self.name.clone(),
-            });
+        let Some((ordered, work)) = &self.channels else {
+            return Err(self.panicked());
         };
-        match items.send_timeout(item, timeout) {
-            Ok(()) => Ok(None),
-            Err(SendTimeoutError::Timeout(item)) => Ok(Some(item)),
-            // A thread ended early: its own result says why.
+        let (place, chunk) = match item {
+            Item::Records(chunk) => {
+                let (answer, answers) = bounded(1);
+                (Ordered::Encoded(answers), Some((chunk, answer)))
+            }
+            Item::End(columns) => (Ordered::End(columns), None),
+        };
+        match ordered.send_timeout(place, timeout) {
+            Ok(()) => {
+                if let Some(work_item) = chunk
+                    && work.send(work_item).is_err()
+                {
+                    return Err(self.panicked());
+                }
+                Ok(None)
+            }
+            Err(SendTimeoutError::Timeout(place)) => Ok(match (place, chunk) {
+                (_, Some((chunk, _))) => Some(Item::Records(chunk)),
+                (Ordered::End(columns), None) => Some(Item::End(columns)),
+                (Ordered::Encoded(_), None) => None,
+            }),
+            // A thread ended early: the writer's own result says why.
             Err(SendTimeoutError::Disconnected(_)) => match self.join() {
                 Err(error) => Err(error),
-                Ok(_) => Err(StoreError::PipelinePanic {
-                    name: self.name.clone(),
-                }),
+                Ok(_) => Err(self.panicked()),
             },
         }
     }
@@ -139,27 +294,36 @@ impl Pipeline {
     }
 
     fn join(&mut self) -> Result<Written, StoreError> {
-        self.items = None;
-        let panicked = || StoreError::PipelinePanic {
-            name: self.name.clone(),
+        self.channels = None;
+        let written = match self.writing.take() {
+            Some(writing) => writing.join().map_err(|_| self.panicked())?,
+            None => Err(self.panicked()),
         };
-        let written = self
-            .writing
-            .take()
-            .ok_or_else(panicked)?
-            .join()
-            .map_err(|_| panicked())?;
-        if let Some(hashing) = self.hashing.take() {
-            hashing.join().map_err(|_| panicked())?;
+        for helper in self.helpers.drain(..) {
+            if helper.join().is_err() {
+                return Err(StoreError::PipelinePanic {
+                    name: self.name.clone(),
+                });
+            }
         }
         written
+    }
+
+    fn panicked(&self) -> StoreError {
+        StoreError::PipelinePanic {
+            name: self.name.clone(),
+        }
     }
 }
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
         if self.process != std::process::id() {
-            std::mem::forget((self.items.take(), self.hashing.take(), self.writing.take()));
+            std::mem::forget((
+                self.channels.take(),
+                std::mem::take(&mut self.helpers),
+                self.writing.take(),
+            ));
             return;
         }
         self.cancelled.store(true, Ordering::Release);
@@ -168,7 +332,7 @@ impl Drop for Pipeline {
     }
 }
 
-fn spawn<T: Send + 'static>(
+pub(crate) fn spawn<T: Send + 'static>(
     role: &str,
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -179,228 +343,96 @@ fn spawn<T: Send + 'static>(
         .map_err(StoreError::io("start a thread for", name))
 }
 
-fn hash(incoming: &Receiver<Item>, hashed: &Sender<Hashed>) {
-    let mut digest = blake3::Hasher::new();
-    for item in incoming {
-        let item = match item {
-            Item::Records(mut chunk) => {
-                let mut start = 0;
-                for (sample, &end) in (chunk.first_sample..).zip(&chunk.ends) {
-                    let checksum = record_checksum(sample, &chunk.payloads[start..end]);
-                    chunk.checksums.push(checksum);
-                    start = end;
-                }
-                digest.update(&chunk.payloads);
-                Hashed::Records(chunk)
-            }
-            Item::Metadata(batch) => Hashed::Metadata(batch),
-            Item::Seal => {
-                let blake3 = digest.finalize().to_hex().to_string();
-                digest.reset();
-                Hashed::Seal { blake3 }
-            }
-        };
-        if hashed.send(item).is_err() {
-            // The writer ended with an error, which the iterating thread will find.
-            return;
-        }
+fn encode(
+    waiting: &Receiver<Work>,
+    mut encoder: Encoder,
+    path: &std::path::Path,
+    times: &StageTimes,
+) {
+    for (mut chunk, answer) in waiting {
+        let started = Instant::now();
+        let encoded = chunk
+            .encode(&mut encoder)
+            .map(|()| chunk)
+            .map_err(|reason| StoreError::Codec {
+                path: path.to_owned(),
+                reason,
+            });
+        add_elapsed(&times.encode, started);
+        // Nobody waits for the answer of a build that ended early.
+        let _ = answer.send(encoded);
     }
 }
 
-struct OpenShard {
-    file: Arc<File>,
-    path: PathBuf,
-    entry: ShardEntry,
-    unsynced_bytes: u64,
+/// Decides where shards end, and computes their digests.
+struct Digest {
+    hasher: blake3::Hasher,
+    shard_bytes: u64,
+    max_shard_bytes: u64,
 }
 
-struct ShardWriter {
-    staging: PathBuf,
-    recycle: Sender<Box<Chunk>>,
-    cancelled: Arc<AtomicBool>,
-    open: Option<OpenShard>,
-    address: u64,
-    samples: u64,
-    written: Written,
-    addresses: BufWriter<File>,
-    checksums: BufWriter<File>,
-    write_back: Option<WriteBack>,
-}
-
-impl ShardWriter {
-    fn new(
-        staging: &Path,
-        recycle: Sender<Box<Chunk>>,
-        cancelled: Arc<AtomicBool>,
-    ) -> Result<Self, StoreError> {
-        let index = staging.join(INDEX_FILE);
-        let checksums = staging.join(CHECKSUMS_PART);
-        let mut writer = Self {
-            staging: staging.to_owned(),
-            recycle,
-            cancelled,
-            open: None,
-            address: 0,
-            samples: 0,
-            addresses: BufWriter::new(create_new(&index)?),
-            checksums: BufWriter::new(create_new(&checksums)?),
-            written: Written {
-                shards: Vec::new(),
-                metadata: MetadataParts::new(staging),
-                index,
-                checksums,
-            },
-            write_back: None,
-        };
-        writer.write_address()?;
-        Ok(writer)
-    }
-
-    fn run(mut self, items: &Receiver<Hashed>) -> Result<Written, StoreError> {
-        for item in items {
-            if self.cancelled.load(Ordering::Acquire) {
-                break;
-            }
-            match item {
-                Hashed::Records(chunk) => self.write_records(chunk)?,
-                Hashed::Metadata(batch) => self.written.metadata.write(&batch)?,
-                Hashed::Seal { blake3 } => self.seal(blake3)?,
-            }
-        }
-        self.addresses
-            .flush()
-            .map_err(StoreError::io("write", &self.written.index))?;
-        self.checksums
-            .flush()
-            .map_err(StoreError::io("write", &self.written.checksums))?;
-        if let Some(write_back) = self.write_back.take() {
-            write_back.finish()?;
-        }
-        Ok(self.written)
-    }
-
-    fn write_address(&mut self) -> Result<(), StoreError> {
-        self.addresses
-            .write_all(&self.address.to_le_bytes())
-            .map_err(StoreError::io("write", &self.written.index))
-    }
-
-    fn write_records(&mut self, mut chunk: Box<Chunk>) -> Result<(), StoreError> {
-        self.open_shard()?;
-        let first_address = self.address;
-        for (&end, checksum) in chunk.ends.iter().zip(&chunk.checksums) {
-            self.address = first_address + end as u64;
-            self.write_address()?;
-            self.checksums
-                .write_all(&checksum.to_le_bytes())
-                .map_err(StoreError::io("write", &self.written.checksums))?;
-        }
-        let records = chunk.ends.len() as u64;
-        let bytes = chunk.payloads.len() as u64;
-        self.samples += records;
-        if let Some(shard) = &mut self.open {
-            (&*shard.file)
-                .write_all(&chunk.payloads)
-                .map_err(StoreError::io("write", &shard.path))?;
-            shard.entry.samples += records;
-            shard.entry.bytes += bytes;
-            shard.unsynced_bytes += bytes;
-            if shard.unsynced_bytes >= WRITE_BACK_BYTES {
-                shard.unsynced_bytes = 0;
-                let (file, path) = (Arc::clone(&shard.file), shard.path.clone());
-                self.write_back()?.start(file, path);
-            }
-        }
-        chunk.clear();
-        // The iterating thread is gone once the build is finished; then the chunk is not needed.
-        let _ = self.recycle.send(chunk);
-        Ok(())
-    }
-
-    fn open_shard(&mut self) -> Result<(), StoreError> {
-        if self.open.is_none() {
-            let path = self.staging.join(shard_file(self.written.shards.len()));
-            let file = Arc::new(create_new(&path)?);
-            let entry = ShardEntry {
-                first_sample: self.samples,
-                samples: 0,
-                bytes: 0,
-                blake3: String::new(),
+impl Digest {
+    fn run(
+        mut self,
+        in_order: &Receiver<Ordered>,
+        digested: &Sender<Digested>,
+        name: &str,
+        times: &StageTimes,
+    ) {
+        for place in in_order {
+            let item = match place {
+                Ordered::Encoded(answers) => match answers.recv() {
+                    Ok(Ok(chunk)) => {
+                        let started = Instant::now();
+                        let chunk = self.take(chunk);
+                        add_elapsed(&times.digest, started);
+                        Digested::Records(chunk)
+                    }
+                    Ok(Err(error)) => Digested::Failed(error),
+                    Err(_) => Digested::Failed(StoreError::PipelinePanic {
+                        name: name.to_owned(),
+                    }),
+                },
+                Ordered::End(columns) => Digested::End {
+                    blake3: self.close(),
+                    columns,
+                },
             };
-            self.open = Some(OpenShard {
-                file,
-                path,
-                entry,
-                unsynced_bytes: 0,
-            });
-        }
-        Ok(())
-    }
-
-    fn seal(&mut self, blake3: String) -> Result<(), StoreError> {
-        if let Some(shard) = self.open.take() {
-            self.written.shards.push(ShardEntry {
-                blake3,
-                ..shard.entry
-            });
-            if !self.write_back()?.complete(shard.file, shard.path) {
-                // The thread ended early: its result is the reason.
-                self.write_back.take().map_or(Ok(()), WriteBack::finish)?;
+            if digested.send(item).is_err() {
+                // The writer ended with an error, which the iterating thread will find.
+                return;
             }
         }
-        Ok(())
     }
 
-    fn write_back(&mut self) -> Result<&mut WriteBack, StoreError> {
-        match &mut self.write_back {
-            Some(write_back) => Ok(write_back),
-            empty => Ok(empty.insert(WriteBack::start_thread()?)),
-        }
-    }
-}
-
-/// A thread that makes shards durable while later ones are being written.
-struct WriteBack {
-    files: Sender<(Arc<File>, PathBuf, bool)>,
-    thread: JoinHandle<Result<(), StoreError>>,
-}
-
-impl WriteBack {
-    fn start_thread() -> Result<Self, StoreError> {
-        // One request may wait; more would only repeat it.
-        let (files, requests) = bounded::<(Arc<File>, PathBuf, bool)>(1);
-        let thread = spawn("sync", "write-back", move || {
-            for (file, path, is_complete) in requests {
-                let synced = if is_complete {
-                    file.sync_all()
-                } else {
-                    file.sync_data()
-                };
-                synced.map_err(StoreError::io("sync", path))?;
+    fn take(&mut self, mut chunk: Box<Chunk>) -> Box<Chunk> {
+        let mut first = 0;
+        for record in 0..chunk.len() {
+            let bytes = chunk.stored_range(record).len() as u64;
+            if self.shard_bytes > 0 && self.shard_bytes.saturating_add(bytes) > self.max_shard_bytes
+            {
+                self.update(&chunk, first..record);
+                first = record;
+                let blake3 = self.close();
+                chunk.cuts.push(Cut { record, blake3 });
             }
-            Ok(())
-        })?;
-        Ok(Self { files, thread })
-    }
-
-    /// Asks for write-back of what is written so far, unless the thread is busy.
-    fn start(&self, file: Arc<File>, path: PathBuf) {
-        // A full or closed queue is fine: `complete` makes sure of everything.
-        let _ = self.files.try_send((file, path, false));
-    }
-
-    /// Queues the final sync of a file; says `false` if the thread has failed.
-    fn complete(&self, file: Arc<File>, path: PathBuf) -> bool {
-        self.files.send((file, path, true)).is_ok()
-    }
-
-    fn finish(self) -> Result<(), StoreError> {
-        drop(self.files);
-        match self.thread.join() {
-            Ok(result) => result,
-            Err(_) => Err(StoreError::PipelinePanic {
-                name: "write-back".to_owned(),
-            }),
+            self.shard_bytes += bytes;
         }
+        self.update(&chunk, first..chunk.len());
+        chunk
+    }
+
+    fn update(&mut self, chunk: &Chunk, records: Range<usize>) {
+        if !records.is_empty() {
+            self.hasher
+                .update(&chunk.stored_bytes()[chunk.stored_span(records)]);
+        }
+    }
+
+    fn close(&mut self) -> String {
+        let blake3 = self.hasher.finalize().to_hex().to_string();
+        self.hasher.reset();
+        self.shard_bytes = 0;
+        blake3
     }
 }

@@ -7,6 +7,7 @@ use dataset_rt_reader::{
     Batch, Dataset, DrawOptions, Edit, HugeArray, ReadOptions, ReaderError, SchemaRule, StopFlag,
     View,
 };
+use dataset_rt_store::Backend;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -87,6 +88,16 @@ fn schema_rule(name: &str) -> PyResult<SchemaRule> {
     }
 }
 
+fn backend_of(name: &str) -> PyResult<Backend> {
+    match name {
+        "map" => Ok(Backend::Map),
+        "pread" => Ok(Backend::PositionedRead),
+        other => Err(ConfigError::new_err(format!(
+            "backend is {other:?}, expected \"map\" or \"pread\""
+        ))),
+    }
+}
+
 /// Row numbers from Python, where negative ones count from the end.
 fn row_number(row: i64, rows: u64) -> Result<u64, CoreError> {
     let counted = if row < 0 {
@@ -105,7 +116,8 @@ impl PyDataset {
     /// Opens caches; the active table is the whole of them.
     #[staticmethod]
     #[pyo3(signature = (
-        paths, pool, *, seed, shuffle, replacement, prefetch_size, validate_cache, verify_reads, schema
+        paths, pool, *, seed, shuffle, replacement, prefetch_size, validate_cache, verify_reads, schema,
+        backend
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -122,6 +134,7 @@ impl PyDataset {
         validate_cache: bool,
         verify_reads: bool,
         schema: &str,
+        backend: &str,
     ) -> PyResult<Self> {
         let draw = DrawOptions {
             seed,
@@ -132,6 +145,7 @@ impl PyDataset {
             prefetch_size,
             verify_reads,
             schema: schema_rule(schema)?,
+            backend: backend_of(backend)?,
         };
         let pool = Arc::clone(&pool.pool);
         let dataset = detached(py, || Dataset::open(&paths, pool, draw, read))?;

@@ -66,6 +66,8 @@ fn reader_error(error: ReaderError) -> PyErr {
         ReaderError::RowOutOfRange { .. }
         | ReaderError::PositionRange { .. }
         | ReaderError::StreamEnd { .. } => PositionError::new_err(message),
+        ReaderError::NoViews { .. } => ConfigError::new_err(message),
+        ReaderError::Cancelled => DatasetRtError::new_err(message),
         ReaderError::TableRefused { .. } => MetadataTableError::new_err(message),
         ReaderError::WeightCount { .. } => WeightError::new_err(message),
         ReaderError::Io {
@@ -98,6 +100,9 @@ fn store_error(error: StoreError) -> PyErr {
         | StoreError::BlockChecksum { .. }
         | StoreError::RecordChecksum { .. }
         | StoreError::RecordAddress { .. }
+        | StoreError::RecordCodec { .. }
+        | StoreError::RecordLength { .. }
+        | StoreError::DamagedDictionary { .. }
         | StoreError::DamagedMetadata { .. }
         | StoreError::FileShrank { .. } => CorruptCacheError::new_err(message),
         StoreError::Unsupported { .. } => UnsupportedCacheError::new_err(message),
@@ -108,9 +113,10 @@ fn store_error(error: StoreError) -> PyErr {
         | StoreError::InvalidColumn { .. }
         | StoreError::EmptySource { .. }
         | StoreError::TooLarge { .. } => InvalidRecordError::new_err(message),
-        StoreError::NameTaken { .. } | StoreError::Cancelled { .. } => {
+        StoreError::NameTaken { .. } | StoreError::Cancelled { .. } | StoreError::Codec { .. } => {
             DatasetRtError::new_err(message)
         }
+        StoreError::NoLocks { path, source } => io_error(NO_LOCKS, &path, &source),
         StoreError::PipelinePanic { .. } => PyRuntimeError::new_err(message),
     }
 }
@@ -140,6 +146,10 @@ fn sampler_error(error: &SamplerError) -> PyErr {
         }
     }
 }
+
+/// What file systems without locks are told.
+const NO_LOCKS: &str = "lock a build directory on this file system, which keeps two processes from \
+     building one cache (hint: build on another file system and move the cache here)";
 
 /// An `OSError` with `errno`, `strerror` and `filename`.
 fn io_error(operation: &str, path: &Path, source: &io::Error) -> PyErr {

@@ -40,6 +40,20 @@ impl<'py> RowReader<'py> {
         })
     }
 
+    /// Goes on with the columns of an earlier build.
+    pub(crate) fn of_columns(py: Python<'py>, names: Vec<String>) -> Self {
+        let keys = names
+            .iter()
+            .map(|name| PyString::intern(py, name))
+            .collect();
+        let places = names.iter().cloned().zip(0..).collect();
+        Self {
+            names,
+            keys,
+            places,
+        }
+    }
+
     /// Copies one record into the writer; says whether the writer wants to hand chunks over.
     pub(crate) fn append(
         &self,

@@ -1,7 +1,8 @@
 //! The one way out of Python: detach, do the work, see to signals, map the error.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use dataset_rt_reader::ReaderError;
@@ -24,9 +25,13 @@ where
     py.detach(work).map_err(|error| error.into().into())
 }
 
+/// How long cancelled work is waited for.
+const CANCEL_GRACE: Duration = Duration::from_millis(500);
+
 /// What becomes of long work when a signal arrives.
 pub(crate) enum OnSignal<'a> {
-    /// The flag is set, and the work is waited for: it has files to clean up.
+    /// The flag is set, and the work is waited for a moment: it has files to clean up, and goes on
+    /// doing so by itself if that takes longer.
     Cancel(&'a AtomicBool),
     /// The work only computes or reads: it goes on for nobody, and its result is dropped.
     Leave,
@@ -37,6 +42,21 @@ pub(crate) fn interruptible<T, E>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
     on_signal: &OnSignal<'_>,
+) -> PyResult<T>
+where
+    T: Send + 'static,
+    E: Into<CoreError> + Send + 'static,
+{
+    interruptible_with(py, work, on_signal, || Ok(()))
+}
+
+/// As [`interruptible`]; `tick` is called again and again while the work goes on, and an error of
+/// it counts as a signal.
+pub(crate) fn interruptible_with<T, E>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    on_signal: &OnSignal<'_>,
+    tick: impl Fn() -> PyResult<()>,
 ) -> PyResult<T>
 where
     T: Send + 'static,
@@ -55,21 +75,18 @@ where
                 reason: error.to_string(),
             })
         })?;
-    let answers = std::sync::Mutex::new(answers);
+    let answers = Mutex::new(answers);
     let result = loop {
-        let received = py.detach(|| match answers.lock() {
-            Ok(answers) => answers.recv_timeout(SIGNAL_INTERVAL),
-            Err(_) => Err(RecvTimeoutError::Disconnected),
-        });
+        let received = py.detach(|| receive(&answers, SIGNAL_INTERVAL));
         match received {
             Ok(result) => break Some(result),
             Err(RecvTimeoutError::Disconnected) => break None,
             Err(RecvTimeoutError::Timeout) => {
-                if let Err(interrupt) = py.check_signals() {
+                if let Err(interrupt) = py.check_signals().and_then(|()| tick()) {
                     if let OnSignal::Cancel(flag) = on_signal {
                         flag.store(true, Ordering::Release);
-                        // It ended one way or the other; the interrupt is what the caller hears of.
-                        let _ = py.detach(|| thread.join());
+                        // Whatever the answer, the interrupt is what the caller hears of.
+                        let _ = py.detach(|| receive(&answers, CANCEL_GRACE));
                     }
                     return Err(interrupt);
                 }
@@ -81,5 +98,12 @@ where
     match result {
         Some(result) => result.map_err(|error| error.into().into()),
         None => Err(CoreError::from(ReaderError::ReaderPanic).into()),
+    }
+}
+
+fn receive<T>(answers: &Mutex<Receiver<T>>, timeout: Duration) -> Result<T, RecvTimeoutError> {
+    match answers.lock() {
+        Ok(answers) => answers.recv_timeout(timeout),
+        Err(_) => Err(RecvTimeoutError::Disconnected),
     }
 }

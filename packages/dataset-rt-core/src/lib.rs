@@ -8,6 +8,7 @@ mod error;
 mod extract;
 mod gateway;
 mod iterators;
+mod maintenance;
 mod plan;
 mod pool;
 mod samples;
@@ -30,13 +31,21 @@ mod _core {
     #[pymodule_export]
     use crate::iterators::{PyBatchIterator, PySampleIterator};
     #[pymodule_export]
+    use crate::maintenance::{
+        PyBuildStatus, PyPayloadSizes, PyVerification, list_builds, payload_sizes, reclaim_builds,
+        verify_cache,
+    };
+    #[pymodule_export]
     use crate::plan::PyWindowPlan;
     #[pymodule_export]
     use crate::pool::{PyThreadPool, available_parallelism};
     #[pymodule_export]
     use crate::table::PyMetadataTable;
     #[pymodule_export]
-    use crate::writer::{PyExistingCache, build_cache, existing_cache, normalize_source_name};
+    use crate::writer::{
+        PyBuildHolder, PyBuildLock, PyBuildReport, PyExistingCache, build_cache, cache_at,
+        existing_cache, normalize_source_name, try_lock_build,
+    };
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python name")]

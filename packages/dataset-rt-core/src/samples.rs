@@ -129,14 +129,22 @@ pub(crate) fn payload<'py>(
         .cache
         .locate(placed.sample)
         .map_err(CoreError::from)?;
-    let record = placed.cache.record(&location);
-    let data = PyBytes::new(py, record.payload);
-    if view.read_options().verify_reads {
-        record.verify(data.as_bytes()).map_err(CoreError::from)?;
-    } else {
-        record.check().map_err(CoreError::from)?;
+    let verify = view.read_options().verify_reads;
+    if let Some(record) = placed.cache.in_place(&location) {
+        let data = PyBytes::new(py, record.payload);
+        if verify {
+            record.verify(data.as_bytes()).map_err(CoreError::from)?;
+        } else {
+            record.check().map_err(CoreError::from)?;
+        }
+        return Ok(data);
     }
-    Ok(data)
+    PyBytes::new_with(py, location.payload_bytes(), |place| {
+        Ok(placed
+            .cache
+            .read_into(&location, place, verify)
+            .map_err(CoreError::from)?)
+    })
 }
 
 #[inline]

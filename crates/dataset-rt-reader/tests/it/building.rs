@@ -6,16 +6,36 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dataset_rt_reader::{Dataset, DrawOptions, Pool, ReadOptions, SchemaRule};
-use dataset_rt_store::{CacheWriter, SourceName, Value, WriterOptions};
+use dataset_rt_store::{
+    Backend, BuildLock, CacheWriter, Compression, LockAttempt, SourceName, Value, WriterOptions,
+};
 
 /// Writes `samples` records whose payload is their number, as text, repeated a few or many times.
 pub(crate) fn write(base: &Path, name: &str, samples: u32, column: (&str, Value<'_>)) -> PathBuf {
+    write_with(base, name, samples, column, Compression::NONE)
+}
+
+pub(crate) fn write_with(
+    base: &Path,
+    name: &str,
+    samples: u32,
+    column: (&str, Value<'_>),
+    compression: Compression,
+) -> PathBuf {
     let options = WriterOptions {
         max_shard_bytes: 1_000,
         prefetch_size: 64,
         fingerprint: None,
+        compression,
+        threads: 2,
+        is_resumable: false,
     };
-    let mut writer = CacheWriter::create(base, SourceName::new(name).unwrap(), options).unwrap();
+    let source_name = SourceName::new(name).unwrap();
+    let LockAttempt::Acquired(lock) = BuildLock::try_acquire(base, &source_name).unwrap() else {
+        panic!("{name} is being built");
+    };
+    let go_on = AtomicBool::new(false);
+    let mut writer = CacheWriter::start(lock, source_name, options, &go_on).unwrap();
     writer.set_columns(&[column.0.to_owned()]).unwrap();
     for sample in 0..samples {
         // Some payloads are copied ahead of the consumer, and some are too large for that.
@@ -31,7 +51,7 @@ pub(crate) fn write(base: &Path, name: &str, samples: u32, column: (&str, Value<
     }
     writer.end_records().unwrap();
     while !writer.send_waiting(Duration::from_secs(10)).unwrap() {}
-    writer.finish(&AtomicBool::new(false)).unwrap()
+    writer.finish(&go_on).unwrap()
 }
 
 pub(crate) fn draw(seed: u64) -> DrawOptions {
@@ -47,6 +67,7 @@ pub(crate) fn read(prefetch_size: usize) -> ReadOptions {
         prefetch_size,
         verify_reads: true,
         schema: SchemaRule::Strict,
+        backend: Backend::Map,
     }
 }
 

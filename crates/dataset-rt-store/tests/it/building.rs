@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use dataset_rt_store::{CacheWriter, SourceName, StoreError, Value, WriterOptions};
+use dataset_rt_store::{
+    Algorithm, Backend, BuildLock, Cache, CacheWriter, Compression, LockAttempt, SourceName,
+    StoreError, Value, WriterOptions,
+};
 
 pub(crate) type Row<'a> = (&'a [u8], Vec<Value<'a>>);
 /// Payload and values, as text, of one record.
@@ -15,11 +18,48 @@ pub(crate) fn options(max_shard_bytes: u64) -> WriterOptions {
         max_shard_bytes,
         prefetch_size: 64,
         fingerprint: None,
+        compression: Compression::NONE,
+        threads: 2,
+        is_resumable: false,
     }
 }
 
+/// Every way to store records.
+pub(crate) fn compressions() -> [Compression; 4] {
+    let zstd = Compression {
+        algorithm: Algorithm::Zstd,
+        level: Some(3),
+        dictionary: false,
+    };
+    let dictionary = Compression {
+        dictionary: true,
+        ..zstd
+    };
+    let lz4 = Compression {
+        algorithm: Algorithm::Lz4,
+        ..Compression::NONE
+    };
+    [Compression::NONE, lz4, zstd, dictionary]
+}
+
+pub(crate) fn lock(base: &Path, name: &SourceName) -> BuildLock {
+    match BuildLock::try_acquire(base, name).unwrap() {
+        LockAttempt::Acquired(lock) => lock,
+        LockAttempt::Held(holder) => panic!("held by {holder:?}"),
+    }
+}
+
+pub(crate) fn try_writer(
+    base: &Path,
+    name: &str,
+    options: WriterOptions,
+) -> Result<CacheWriter, StoreError> {
+    let name = SourceName::new(name).unwrap();
+    CacheWriter::start(lock(base, &name), name, options, &AtomicBool::new(false))
+}
+
 pub(crate) fn writer(base: &Path, name: &str, options: WriterOptions) -> CacheWriter {
-    CacheWriter::create(base, SourceName::new(name).unwrap(), options).unwrap()
+    try_writer(base, name, options).unwrap()
 }
 
 /// Passes everything that waits down the pipeline.
@@ -41,7 +81,7 @@ pub(crate) fn build(
     columns: &[&str],
     rows: &[Row<'_>],
 ) -> Result<PathBuf, StoreError> {
-    let mut writer = writer(base, name, options);
+    let mut writer = try_writer(base, name, options)?;
     let columns: Vec<String> = columns.iter().map(|&name| name.to_owned()).collect();
     writer.set_columns(&columns)?;
     for (payload, values) in rows {
@@ -72,13 +112,28 @@ pub(crate) fn files_below(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// Reads every record and every value, verified.
 pub(crate) fn read_all(path: &Path) -> Result<Vec<FoundRow>, StoreError> {
-    let cache = dataset_rt_store::Cache::open(path)?;
+    let mapped = read_with(path, Backend::Map);
+    let read = read_with(path, Backend::PositionedRead);
+    match (&mapped, &read) {
+        (Ok(mapped), Ok(read)) => assert_eq!(mapped, read),
+        (Err(_), Err(_)) => {}
+        differing => panic!("the backends differ: {differing:?}"),
+    }
+    mapped
+}
+
+pub(crate) fn open(path: &Path) -> Result<Cache, StoreError> {
+    Cache::open(path, Backend::Map)
+}
+
+fn read_with(path: &Path, backend: Backend) -> Result<Vec<FoundRow>, StoreError> {
+    let cache = Cache::open(path, backend)?;
     let columns = cache.metadata().columns().len();
     (0..cache.len())
         .map(|sample| {
-            let record = cache.record(&cache.locate(sample)?);
-            let payload = record.payload.to_vec();
-            record.verify(&payload)?;
+            let location = cache.locate(sample)?;
+            let mut payload = vec![0; location.payload_bytes()];
+            cache.read_into(&location, &mut payload, true)?;
             let row = cache.metadata().row(sample)?;
             let values = (0..columns)
                 .map(|column| {

@@ -1,10 +1,28 @@
 use std::path::Path;
 
-use dataset_rt_store::{Cache, StoreError, Value};
+use dataset_rt_store::{Compression, StoreError, Value, WriterOptions};
 
-use crate::building::{FoundRow, build, files_below, options, read_all};
+use crate::building::{FoundRow, build, compressions, files_below, open, options, read_all};
 
 fn small_cache(base: &Path) -> std::path::PathBuf {
+    compressed_cache(base, Compression::NONE)
+}
+
+/// Three records, of which a codec can make one smaller, in two shards.
+fn compressed_cache(base: &Path, compression: Compression) -> std::path::PathBuf {
+    let options = WriterOptions {
+        compression,
+        ..options(14)
+    };
+    if compression.algorithm != Compression::NONE.algorithm {
+        let text = b"again ".repeat(9);
+        let rows = [
+            (&text[..], vec![Value::Integer(5)]),
+            (&b""[..], vec![Value::Null]),
+            (&b"third"[..], vec![Value::Integer(-1)]),
+        ];
+        return build(base, "small", options, &["number"], &rows).unwrap();
+    }
     let rows = [
         (
             &b"first payload"[..],
@@ -13,7 +31,7 @@ fn small_cache(base: &Path) -> std::path::PathBuf {
         (&b""[..], vec![Value::Null, Value::String("zwei")]),
         (&b"third"[..], vec![Value::Integer(-1), Value::Null]),
     ];
-    build(base, "small", options(14), &["number", "text"], &rows).unwrap()
+    build(base, "small", options, &["number", "text"], &rows).unwrap()
 }
 
 /// Opens, validates and reads everything; an error must be one that says "damaged".
@@ -32,8 +50,14 @@ fn read_after_damage(path: &Path) -> Result<Vec<FoundRow>, StoreError> {
 
 #[test]
 fn every_flipped_byte_gives_an_error_or_exactly_the_data() {
+    for compression in &compressions()[..3] {
+        flip_every_byte(*compression);
+    }
+}
+
+fn flip_every_byte(compression: Compression) {
     let base = tempfile::tempdir().unwrap();
-    let path = small_cache(base.path());
+    let path = compressed_cache(base.path(), compression);
     let expected = read_all(&path).unwrap();
     let mut noticed = 0;
     let mut unused = 0;
@@ -59,8 +83,14 @@ fn every_flipped_byte_gives_an_error_or_exactly_the_data() {
 
 #[test]
 fn every_shortened_file_gives_an_error() {
+    for compression in &compressions()[..3] {
+        shorten_every_file(*compression);
+    }
+}
+
+fn shorten_every_file(compression: Compression) {
     let base = tempfile::tempdir().unwrap();
-    let path = small_cache(base.path());
+    let path = compressed_cache(base.path(), compression);
     for (file, bytes) in files_below(&path) {
         for length in 0..bytes.len() {
             std::fs::write(&file, &bytes[..length]).unwrap();
@@ -102,9 +132,9 @@ fn records_that_changed_places_are_noticed() {
     let base = tempfile::tempdir().unwrap();
     let rows = [(&b"same"[..], vec![]), (&b"same"[..], vec![])];
     let path = build(base.path(), "twins", options(100), &[], &rows).unwrap();
-    let cache = Cache::open(&path).unwrap();
-    let first = cache.record(&cache.locate(0).unwrap());
-    let second = cache.record(&cache.locate(1).unwrap());
+    let cache = open(&path).unwrap();
+    let first = cache.in_place(&cache.locate(0).unwrap()).unwrap();
+    let second = cache.in_place(&cache.locate(1).unwrap()).unwrap();
     assert_eq!(first.payload, second.payload);
     assert_ne!(first.checksum, second.checksum);
 }
@@ -113,16 +143,18 @@ fn records_that_changed_places_are_noticed() {
 fn validation_names_the_file_whose_digest_differs() {
     let base = tempfile::tempdir().unwrap();
     let path = small_cache(base.path());
-    let cache = Cache::open(&path).unwrap();
-    for (file, digest) in cache.digests() {
-        cache.validate_file(&file, digest).unwrap();
+    let cache = open(&path).unwrap();
+    let validate =
+        |file: &str, digest: &str| cache.validate_file(file, digest, |_| Ok::<_, StoreError>(()));
+    for (file, _, digest) in cache.digests() {
+        validate(&file, digest).unwrap();
     }
     let shard = path.join("shards/000000.bin");
     std::fs::write(&shard, b"First payload").unwrap();
     let error = cache
         .digests()
         .into_iter()
-        .find_map(|(file, digest)| cache.validate_file(&file, digest).err())
+        .find_map(|(file, _, digest)| validate(&file, digest).err())
         .unwrap();
     assert!(
         matches!(&error, StoreError::FileDigest { path, .. } if *path == shard),
@@ -142,16 +174,16 @@ fn a_file_cut_short_while_it_is_open_gives_an_error_and_the_process_lives() {
         &[(&large, vec![])],
     )
     .unwrap();
-    let cache = Cache::open(&path).unwrap();
+    let cache = open(&path).unwrap();
     let location = cache.locate(0).unwrap();
     let shard = std::fs::File::options()
         .write(true)
         .open(path.join("shards/000000.bin"))
         .unwrap();
     shard.set_len(4096).unwrap();
-    let record = cache.record(&location);
-    let copy = record.payload.to_vec();
-    let error = record.verify(&copy).unwrap_err();
+    let error = cache
+        .read_into(&location, &mut vec![0; 1 << 20], true)
+        .unwrap_err();
     assert!(matches!(error, StoreError::FileShrank { .. }), "{error}");
 }
 
@@ -173,7 +205,7 @@ fn metadata_cut_short_while_it_is_open_gives_an_error_wherever_the_cut_is() {
         .chain([4_096, 8_192, whole.len() - 1])
     {
         std::fs::write(&file, &whole).unwrap();
-        let cache = Cache::open(&path).unwrap();
+        let cache = open(&path).unwrap();
         let metadata = cache.metadata();
         assert_eq!(
             metadata.row(0).unwrap().value(0).unwrap(),
@@ -208,7 +240,7 @@ fn a_newer_version_is_told_from_damage() {
     let manifest = path.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 2")).unwrap();
-    let error = Cache::open(&path).unwrap_err();
+    let error = open(&path).unwrap_err();
     assert!(
         matches!(
             error,

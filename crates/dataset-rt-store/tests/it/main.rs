@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod building;
+mod continuing;
 mod corruption;
 mod name;
 mod publish;

@@ -2,9 +2,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use dataset_rt_store::{Cache, StoreError};
+use dataset_rt_store::StoreError;
 
-use crate::building::{build, drain, finish, options, read_all, writer};
+use crate::building::{build, drain, finish, open, options, read_all, writer};
 
 fn entries(base: &Path) -> Vec<String> {
     let mut names: Vec<_> = std::fs::read_dir(base)
@@ -45,13 +45,18 @@ fn a_source_without_samples_gives_an_error_and_no_cache() {
 }
 
 #[test]
-fn the_first_of_two_builds_of_one_name_stands() {
+fn a_second_build_takes_the_place_of_the_first_when_it_is_complete() {
     let base = tempfile::tempdir().unwrap();
-    let mut slow = writer(base.path(), "s", options(100));
-    slow.append(b"slow", &[]).unwrap();
-    let fast = build(base.path(), "s", options(100), &[], &[(b"fast", vec![])]).unwrap();
-    assert_eq!(finish(slow).unwrap(), fast);
-    assert_eq!(read_all(&fast).unwrap()[0].0, b"fast");
+    let old = build(base.path(), "s", options(100), &[], &[(b"old", vec![])]).unwrap();
+    let mut new = writer(base.path(), "s", options(100));
+    new.append(b"new", &[]).unwrap();
+    let open_before = open(&old).unwrap();
+    assert_eq!(read_all(&old).unwrap()[0].0, b"old");
+    assert_eq!(finish(new).unwrap(), old);
+    assert_eq!(read_all(&old).unwrap()[0].0, b"new");
+    // Who has the old cache open goes on reading it.
+    let location = open_before.locate(0).unwrap();
+    assert_eq!(open_before.in_place(&location).unwrap().payload, b"old");
     assert_eq!(entries(base.path()), ["s"]);
 }
 
@@ -84,9 +89,6 @@ fn published_modes_follow_the_umask() {
 fn a_path_without_a_manifest_is_no_cache() {
     let base = tempfile::tempdir().unwrap();
     for path in [base.path().to_owned(), base.path().join("missing")] {
-        assert!(matches!(
-            Cache::open(&path),
-            Err(StoreError::NotFound { .. })
-        ));
+        assert!(matches!(open(&path), Err(StoreError::NotFound { .. })));
     }
 }

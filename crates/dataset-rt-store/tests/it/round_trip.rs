@@ -1,7 +1,7 @@
-use dataset_rt_store::{Cache, ColumnType, Value};
+use dataset_rt_store::{Algorithm, ColumnType, Value, WriterOptions};
 use proptest::prelude::*;
 
-use crate::building::{build, files_below, options, read_all};
+use crate::building::{build, compressions, files_below, open, options, read_all};
 
 #[test]
 fn what_was_written_is_read_in_order_across_shards_and_metadata_batches() {
@@ -33,7 +33,7 @@ fn what_was_written_is_read_in_order_across_shards_and_metadata_batches() {
         &rows,
     )
     .unwrap();
-    let cache = Cache::open(&path).unwrap();
+    let cache = open(&path).unwrap();
     assert_eq!(cache.len(), 70_000);
     assert_eq!(cache.metadata().num_batches(), 2);
     assert!(cache.manifest().shards.len() > 10);
@@ -63,7 +63,7 @@ fn a_record_larger_than_a_shard_gets_a_shard_of_its_own() {
         (&b"c"[..], vec![]),
     ];
     let path = build(base.path(), "large", options(100), &[], &rows).unwrap();
-    let shards = &Cache::open(&path).unwrap().manifest().shards.clone();
+    let shards = &open(&path).unwrap().manifest().shards.clone();
     let sizes: Vec<_> = shards
         .iter()
         .map(|shard| (shard.samples, shard.bytes))
@@ -78,21 +78,34 @@ fn a_record_larger_than_a_shard_gets_a_shard_of_its_own() {
 }
 
 #[test]
-fn files_do_not_depend_on_how_records_are_divided_among_chunks() {
+fn files_depend_neither_on_chunks_nor_on_threads() {
     let payloads: Vec<Vec<u8>> = (0..500_u32)
-        .map(|sample| vec![7; sample as usize])
+        .map(|sample| {
+            format!("{{\"number\": {sample}}}")
+                .repeat(sample as usize % 9)
+                .into()
+        })
         .collect();
     let rows: Vec<_> = payloads
         .iter()
         .map(|payload| (payload.as_slice(), vec![Value::Float(payload.len() as f64)]))
         .collect();
-    let written: Vec<_> = [1, 7, 100_000]
+    for compression in compressions() {
+        let written: Vec<_> = [
+            (1, 1, false),
+            (7, 3, false),
+            (100_000, 2, false),
+            (20, 4, true),
+        ]
         .into_iter()
-        .map(|prefetch_size| {
+        .map(|(prefetch_size, threads, is_resumable)| {
             let base = tempfile::tempdir().unwrap();
-            let options = dataset_rt_store::WriterOptions {
+            let options = WriterOptions {
                 prefetch_size,
-                ..options(20_000)
+                compression,
+                threads,
+                is_resumable,
+                ..options(2_000)
             };
             let path = build(base.path(), "same", options, &["length"], &rows).unwrap();
             files_below(&path)
@@ -101,8 +114,104 @@ fn files_do_not_depend_on_how_records_are_divided_among_chunks() {
                 .collect::<Vec<_>>()
         })
         .collect();
-    assert_eq!(written[0], written[1]);
-    assert_eq!(written[0], written[2]);
+        for others in &written[1..] {
+            assert!(*others == written[0], "{compression:?}");
+        }
+    }
+}
+
+#[test]
+fn records_are_stored_in_the_shorter_form_and_read_as_they_were() {
+    let text: Vec<u8> = b"the same words again and again, ".repeat(300);
+    let noise: Vec<u8> = (0..10_000_u64)
+        .flat_map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[..2].to_vec())
+        .collect();
+    let rows = [
+        (&text[..], vec![]),
+        (&noise[..], vec![]),
+        (&b""[..], vec![]),
+        (&b"x"[..], vec![]),
+    ];
+    for compression in compressions() {
+        let options = WriterOptions {
+            compression,
+            ..options(1 << 20)
+        };
+        let base = tempfile::tempdir().unwrap();
+        let path = build(base.path(), "mixed", options, &[], &rows).unwrap();
+        let payloads: Vec<_> = read_all(&path)
+            .unwrap()
+            .into_iter()
+            .map(|(payload, _)| payload)
+            .collect();
+        assert_eq!(
+            payloads,
+            [text.clone(), noise.clone(), vec![], b"x".to_vec()]
+        );
+        let cache = open(&path).unwrap();
+        let manifest = cache.manifest();
+        assert_eq!(
+            manifest.payload_bytes,
+            (text.len() + noise.len() + 1) as u64
+        );
+        let stored = |sample| cache.locate(sample).unwrap().stored_bytes();
+        assert_eq!(stored(1), noise.len(), "noise is stored as it is");
+        assert_eq!(stored(3), 1);
+        if compression.algorithm == Algorithm::None {
+            assert_eq!(stored(0), text.len());
+        } else {
+            assert!(stored(0) < text.len() / 20);
+        }
+    }
+}
+
+#[test]
+fn a_dictionary_is_kept_where_it_saves_bytes_and_only_there() {
+    let similar: Vec<String> = (0..2_000_u32)
+        .map(|number| {
+            format!(
+                "{{\"identifier\": {number}, \"category\": \"kind {}\", \"description\": \"entry {}\"}}",
+                number % 7,
+                number.wrapping_mul(2_654_435_761)
+            )
+        })
+        .collect();
+    let large: Vec<String> = (0..100)
+        .map(|number| format!("{number} ").repeat(20_000))
+        .collect();
+    for (payloads, expected) in [(&similar, true), (&large, false)] {
+        let rows: Vec<_> = payloads
+            .iter()
+            .map(|payload| (payload.as_bytes(), vec![]))
+            .collect();
+        let sizes = [false, true].map(|dictionary| {
+            let [_, _, zstd, _] = compressions();
+            let options = WriterOptions {
+                compression: dataset_rt_store::Compression { dictionary, ..zstd },
+                ..options(1 << 20)
+            };
+            let base = tempfile::tempdir().unwrap();
+            let path = build(base.path(), "json", options, &[], &rows).unwrap();
+            let found: Vec<_> = read_all(&path)
+                .unwrap()
+                .into_iter()
+                .map(|(payload, _)| payload)
+                .collect();
+            assert!(
+                found
+                    .iter()
+                    .zip(payloads)
+                    .all(|(found, payload)| found == payload.as_bytes())
+            );
+            let cache = open(&path).unwrap();
+            let manifest = cache.manifest();
+            assert_eq!(manifest.dictionary.is_some(), dictionary && expected);
+            manifest.stored_bytes
+        });
+        if expected {
+            assert!(sizes[1] < sizes[0] / 2, "{sizes:?}");
+        }
+    }
 }
 
 #[test]
@@ -141,7 +250,7 @@ fn a_column_gets_its_type_from_its_first_value_wherever_that_is() {
         })
         .collect();
     let path = build(base.path(), "late", options(100), &["late", "never"], &rows).unwrap();
-    let cache = Cache::open(&path).unwrap();
+    let cache = open(&path).unwrap();
     let types: Vec<_> = cache
         .metadata()
         .columns()

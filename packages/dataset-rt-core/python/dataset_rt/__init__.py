@@ -4,9 +4,10 @@ from dataset_rt import build_profile as _build_profile
 from dataset_rt._core import __version__
 from dataset_rt.arrays import pack_arrays, unpack_arrays
 from dataset_rt.batch import CachedBatch
-from dataset_rt.config import ReaderConfig, ShardCompression, WriterConfig
+from dataset_rt.config import ReaderConfig, ShardCompression, WriterConfig, WriterProfilerConfig
 from dataset_rt.dataset import CachedDataset
 from dataset_rt.exceptions import (
+    BuilderProcessError,
     CacheIOError,
     CacheNotFoundError,
     CachePermissionError,
@@ -26,6 +27,14 @@ from dataset_rt.exceptions import (
     UnsupportedCacheError,
     WeightError,
 )
+from dataset_rt.file_fingerprints import fingerprint_files
+from dataset_rt.maintenance import (
+    CacheStatus,
+    CacheVerification,
+    Damage,
+    remove_abandoned,
+    status,
+)
 from dataset_rt.records import CachedSample, CacheInfo, CacheInput
 from dataset_rt.results import (
     CacheSourcesDatasetError,
@@ -39,6 +48,7 @@ from dataset_rt.runtime import DatasetRuntime
 from dataset_rt.sources import CacheSource
 
 __all__ = [
+    "BuilderProcessError",
     "CacheIOError",
     "CacheInfo",
     "CacheInput",
@@ -48,6 +58,8 @@ __all__ = [
     "CacheSourcesDatasetError",
     "CacheSourcesDatasetResult",
     "CacheSourcesDatasetSuccess",
+    "CacheStatus",
+    "CacheVerification",
     "CacheWriteError",
     "CacheWriteResult",
     "CacheWriteSuccess",
@@ -56,6 +68,7 @@ __all__ = [
     "CachedSample",
     "ConfigError",
     "CorruptCacheError",
+    "Damage",
     "DatasetClosedError",
     "DatasetRtError",
     "DatasetRuntime",
@@ -73,8 +86,12 @@ __all__ = [
     "UnsupportedCacheError",
     "WeightError",
     "WriterConfig",
+    "WriterProfilerConfig",
     "__version__",
+    "fingerprint_files",
     "pack_arrays",
+    "remove_abandoned",
+    "status",
     "unpack_arrays",
 ]
 

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, final
 
 import numpy as np
@@ -10,23 +10,35 @@ __all__ = [
     "Batch",
     "BatchBuffer",
     "BatchIterator",
+    "BuildHolder",
+    "BuildLock",
+    "BuildReport",
+    "BuildStatus",
     "Dataset",
     "ExistingCache",
     "MappedBytes",
     "MetadataTable",
+    "PayloadSizes",
     "SampleIterator",
     "ThreadPool",
+    "Verification",
     "WindowPlan",
     "__version__",
     "array_layout",
     "available_parallelism",
     "build_cache",
     "build_profile",
+    "cache_at",
     "existing_cache",
     "format_version",
+    "list_builds",
     "normalize_source_name",
     "pack_arrays",
+    "payload_sizes",
+    "reclaim_builds",
     "sampler_version",
+    "try_lock_build",
+    "verify_cache",
 ]
 
 __version__: str
@@ -36,17 +48,34 @@ sampler_version: int
 
 def available_parallelism() -> int: ...
 def normalize_source_name(name: str) -> str: ...
+def cache_at(path: str) -> ExistingCache | None: ...
 def existing_cache(base_path: str, name: str) -> ExistingCache | None: ...
+def try_lock_build(base_path: str, name: str) -> BuildLock | BuildHolder: ...
 def build_cache(
-    base_path: str,
+    lock: BuildLock,
     name: str,
-    records: Iterator[Any],
+    records: Callable[[int], Iterable[Any]],
     *,
     fingerprint: str | None,
     max_shard_bytes: int,
     prefetch_size: int,
+    compression: str,
+    level: int | None,
+    dictionary: bool,
+    threads: int,
+    is_resumable: bool,
+    is_profiled: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> str: ...
+) -> BuildReport: ...
+def list_builds(base_path: str) -> list[BuildStatus]: ...
+def reclaim_builds(base_path: str, continuable_too: bool) -> list[BuildStatus]: ...
+def payload_sizes(path: str) -> PayloadSizes: ...
+def verify_cache(
+    path: str,
+    pool: ThreadPool,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Verification: ...
 
 @final
 class ExistingCache:
@@ -54,7 +83,59 @@ class ExistingCache:
     cache_id: int
     name: str
     samples: int
+    payload_bytes: int
+    stored_bytes: int
+    compression: str
     fingerprint: str | None
+
+@final
+class BuildLock:
+    def release(self) -> None: ...
+
+@final
+class BuildHolder:
+    process: int | None
+    host: str | None
+
+@final
+class BuildReport:
+    path: str
+    samples: int
+    continued_samples: int
+    payload_bytes: int
+    source_seconds: float
+    extract_seconds: float
+    wait_seconds: float
+    encode_seconds: float
+    digest_seconds: float
+    write_seconds: float
+    sync_seconds: float
+    finish_seconds: float
+    total_seconds: float
+
+@final
+class BuildStatus:
+    path: str
+    name: str | None
+    is_active: bool
+    process: int | None
+    host: str | None
+    kept_samples: int
+    bytes: int
+
+@final
+class Verification:
+    name: str
+    samples: int
+    bytes: int
+    damages: list[tuple[int | None, str]]
+
+@final
+class PayloadSizes:
+    counts: list[int]
+    smallest_bytes: int
+    largest_bytes: int
+    stored_as_is: int
 
 @final
 class ThreadPool:
@@ -76,6 +157,7 @@ class Dataset:
         validate_cache: bool,
         verify_reads: bool,
         schema: str,
+        backend: str,
     ) -> Dataset: ...
     @staticmethod
     def open_snapshot(directory: str, pool: ThreadPool, *, seed: int | None = None) -> Dataset: ...

@@ -57,6 +57,16 @@ def flag(name: str, value: object) -> bool:
     raise ConfigError(f"{name} is {shown(value)}, expected True or False")
 
 
+def flag_or_auto(name: str, value: object) -> bool | str:
+    """Return the value if it is a bool or ``"auto"``, else raise ConfigError."""
+    if isinstance(value, str) and value == "auto":
+        return value
+    try:
+        return flag(name, value)
+    except ConfigError as error:
+        raise ConfigError(f"{error} or 'auto'") from None
+
+
 def choice(name: str, value: object, options: tuple[str, ...]) -> str:
     """Return the value if it is one of the options, else raise ConfigError."""
     if isinstance(value, str) and value in options:

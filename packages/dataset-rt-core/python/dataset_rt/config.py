@@ -7,13 +7,14 @@ import warnings
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from dataset_rt import arguments
 from dataset_rt.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from os import PathLike
 
     from pydantic_core import ErrorDetails
 
@@ -31,6 +32,7 @@ _BYTES_PER_UNIT = {
 }
 # More would only reserve memory: what is in flight is bounded in bytes as well.
 _MAX_PREFETCH_SIZE = 2**20
+_MAX_PROCESSES = 1024
 _BYTE_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", re.ASCII)
 
 
@@ -53,25 +55,24 @@ def _byte_size(name: str, value: object) -> int:
     return int(size)
 
 
-def _integer(minimum: int, maximum: int) -> BeforeValidator:
-    def check(value: object, info: ValidationInfo) -> int:
-        return arguments.integer(str(info.field_name), value, minimum=minimum, maximum=maximum)
-
-    return BeforeValidator(check)
-
-
-def _choice(*options: str, hint: str = "") -> BeforeValidator:
-    def check(value: object, info: ValidationInfo) -> str:
-        try:
-            return arguments.choice(str(info.field_name), value, options)
-        except ConfigError as error:
-            raise ConfigError(f"{error}{hint}") from None
-
-    return BeforeValidator(check)
+def _integer_check(minimum: int, maximum: int) -> Callable[[str, object], int]:
+    return lambda name, value: arguments.integer(name, value, minimum=minimum, maximum=maximum)
 
 
 def _named(check: Callable[[str, object], Any]) -> BeforeValidator:
     return BeforeValidator(lambda value, info: check(str(info.field_name), value))
+
+
+def _optional(check: Callable[[str, object], Any]) -> BeforeValidator:
+    return _named(lambda name, value: None if value is None else check(name, value))
+
+
+def _integer(minimum: int, maximum: int) -> BeforeValidator:
+    return _named(_integer_check(minimum, maximum))
+
+
+def _choice(*options: str) -> BeforeValidator:
+    return _named(lambda name, value: arguments.choice(name, value, options))
 
 
 _Flag = Annotated[bool, _named(arguments.flag)]
@@ -122,7 +123,9 @@ with warnings.catch_warnings():
             validate_cache: Check the digests of whole files when a cache is opened. The checks
                 below go on in any case.
             verify_reads: Check the checksum of every record that is read.
-            backend: Where payloads come from: ``"map"`` maps the shards into memory.
+            backend: Where payloads come from. ``"map"`` maps the shards into memory;
+                ``"pread"`` reads each record with a system call, which network file systems and
+                caches much larger than memory may prefer. The results are the same.
             schema: ``"strict"`` refuses caches whose metadata columns differ; ``"union"`` gives
                 nulls for columns that a cache lacks. Types must be the same in both.
 
@@ -140,27 +143,74 @@ with warnings.catch_warnings():
         prefetch_size: Annotated[int, _integer(1, _MAX_PREFETCH_SIZE)] = 64
         validate_cache: _Flag = False
         verify_reads: _Flag = True
-        backend: Annotated[Literal["map"], _choice("map")] = "map"
+        backend: Annotated[Literal["map", "pread"], _choice("map", "pread")] = "map"
         schema: Annotated[Literal["strict", "union"], _choice("strict", "union")] = "strict"  # type: ignore[assignment]
 
 
 class ShardCompression(_Options):
-    """How payloads are compressed in the shards.
+    """How payloads are compressed in the shards, each record by itself.
+
+    A record that does not become smaller is stored as it is.
 
     Attributes:
-        algo: ``"none"`` stores payloads as they are.
+        algo: ``"none"`` stores payloads as they are; ``"lz4"`` is the fastest to read;
+            ``"zstd"`` makes smaller shards.
+        level: The level of zstd, from -7 (fast) to 22 (small); None is its default, 3. The others
+            have no levels.
+        dictionary: With zstd, train a dictionary on the first records (up to 4 MiB) if they are
+            small, 8 KiB at most on average, and use it for all records of the cache if it saves
+            at least 5 % on records that it was not trained on.
 
     Raises:
         ConfigError: An option is unknown or has a value that is not accepted.
 
     Example:
-        >>> ShardCompression().algo
-        'none'
+        >>> ShardCompression(algo="zstd", level=9).level
+        9
     """
 
-    algo: Annotated[
-        Literal["none"], _choice("none", hint="; this release stores payloads uncompressed")
-    ] = "none"
+    algo: Annotated[Literal["none", "lz4", "zstd"], _choice("none", "lz4", "zstd")] = "none"
+    level: Annotated[int | None, _optional(_integer_check(-7, 22))] = None
+    dictionary: _Flag = True
+
+    @model_validator(mode="after")
+    def _refuse_level_without_zstd(self) -> ShardCompression:
+        if self.level is not None and self.algo != "zstd":
+            raise ConfigError(
+                f"level is {self.level}, expected None, as algo {self.algo!r} has no levels"
+            )
+        return self
+
+
+class WriterProfilerConfig(_Options):
+    """Whether and where to write down how long the parts of each build took.
+
+    Attributes:
+        enabled: Measure; three readings of the clock a record.
+        path: The JSON file to write, replaced by each call of ``write_cache``.
+
+    Raises:
+        ConfigError: An option is unknown or has a value that is not accepted.
+
+    Example:
+        >>> WriterProfilerConfig(enabled=True, path="profile.json").enabled
+        True
+    """
+
+    enabled: _Flag = False
+    path: Annotated[str | None, _optional(arguments.path)] = None
+
+    @model_validator(mode="after")
+    def _require_path(self) -> WriterProfilerConfig:
+        if self.enabled and self.path is None:
+            raise ConfigError("path is None, expected the JSON file to write, as enabled is True")
+        return self
+
+    if TYPE_CHECKING:
+
+        def __init__(  # noqa: D107 - the attributes are described above
+            self, *, enabled: bool = ..., path: str | PathLike[str] | None = ...
+        ) -> None: ...
 
 
 class WriterConfig(_Options):
@@ -168,12 +218,21 @@ class WriterConfig(_Options):
 
     Attributes:
         max_shard_bytes: The largest size of one shard file: a number of bytes, or text such as
-            ``"256MB"`` or ``"64MiB"``. A larger record gets a shard of its own.
+            ``"256MB"`` or ``"64MiB"``. It counts bytes as they are stored. A larger record gets a
+            shard of its own.
         shard_compression: How payloads are compressed.
         prefetch_size: How many records may wait between the source and the files; bounded in
             bytes as well.
+        num_processes: Iterate up to this many sources at once, each in a process of its own; 0
+            iterates them one after another in this process.
+        show_progress: Show bars on standard error: ``"auto"`` in a terminal or notebook only.
         validate_cache: Check the digests of whole files of every cache once it is complete,
             also of one that is reused.
+        on_stale: What to do where a finished cache was written from another fingerprint than its
+            source has now: ``"error"`` makes it that source's error, ``"rebuild"`` writes the
+            cache anew (the old one can be opened until the new one is complete), ``"reuse"``
+            takes the old one.
+        profiler: Whether and where to write down how long the parts of each build took.
 
     Raises:
         ConfigError: An option is unknown or has a value that is not accepted.
@@ -186,7 +245,13 @@ class WriterConfig(_Options):
     max_shard_bytes: Annotated[int, _named(_byte_size)] = 256 * 10**6
     shard_compression: ShardCompression = ShardCompression()
     prefetch_size: Annotated[int, _integer(1, _MAX_PREFETCH_SIZE)] = 256
+    num_processes: Annotated[int, _integer(0, _MAX_PROCESSES)] = 0
+    show_progress: Annotated[Literal["auto"] | bool, _named(arguments.flag_or_auto)] = "auto"
     validate_cache: _Flag = False
+    on_stale: Annotated[
+        Literal["error", "rebuild", "reuse"], _choice("error", "rebuild", "reuse")
+    ] = "error"
+    profiler: WriterProfilerConfig = WriterProfilerConfig()
 
     if TYPE_CHECKING:
         # The field reads as an int but is given as either, which a field type cannot say.
@@ -196,5 +261,9 @@ class WriterConfig(_Options):
             max_shard_bytes: int | str = ...,
             shard_compression: ShardCompression = ...,
             prefetch_size: int = ...,
+            num_processes: int = ...,
+            show_progress: bool | Literal["auto"] = ...,
             validate_cache: bool = ...,
+            on_stale: Literal["error", "rebuild", "reuse"] = ...,
+            profiler: WriterProfilerConfig = ...,
         ) -> None: ...

@@ -76,8 +76,7 @@ class CachedDataset(TorchAdapters):
     def _open(
         cls, paths: Sequence[str], pool: _core.ThreadPool, reader_config: ReaderConfig
     ) -> CachedDataset:
-        # There is one backend so far, so the native side does not ask for it.
-        options = reader_config.model_dump(exclude={"backend"})
+        options = reader_config.model_dump()
         return cls(_core.Dataset.open(paths, pool, **options), reader_config)
 
     # Reading

@@ -24,6 +24,10 @@ class StaleCacheError(DatasetRtError, ValueError):
     """A finished cache was written from another fingerprint than its source has now."""
 
 
+class BuilderProcessError(DatasetRtError, RuntimeError):
+    """A process that built a cache ended without a result."""
+
+
 class CacheNotFoundError(DatasetRtError, FileNotFoundError):
     """A path holds no complete cache."""
 

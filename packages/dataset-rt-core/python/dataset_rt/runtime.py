@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import errno
-import json
-import os
-import traceback
-from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from dataset_rt import _core, arguments
+from dataset_rt.builder_processes import write_in_processes
+from dataset_rt.building import BuildPlan, failure, prepare_base, reclaim_useless, write_all
 from dataset_rt.config import ReaderConfig, WriterConfig
 from dataset_rt.dataset import CachedDataset
-from dataset_rt.exceptions import (
-    CacheIOError,
-    CachePermissionError,
-    DatasetRtError,
-    StaleCacheError,
-)
-from dataset_rt.fingerprints import canonical_json, differences
+from dataset_rt.exceptions import DatasetRtError
+from dataset_rt.maintenance import CacheVerification, Damage
+from dataset_rt.progress import WriteProgress, is_shown, verification_bar
 from dataset_rt.results import (
     CacheSourcesDatasetError,
     CacheSourcesDatasetSuccess,
     CacheWriteError,
     CacheWriteSuccess,
 )
-from dataset_rt.sources import NamedSource, fingerprint_of, normalize_sources
+from dataset_rt.sources import normalize_sources
+from dataset_rt.writer_profile import write_profile
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
 
     from dataset_rt.results import CacheSourcesDatasetResult, CacheWriteResult
@@ -83,6 +78,10 @@ class DatasetRuntime:
         A source whose cache is finished is not iterated again. A source that fails gives a
         CacheWriteError with its traceback, and the others go on; its cache does not exist then.
 
+        Several processes may ask for one cache at once: one of them builds it, the others wait
+        and take it. What interrupted builds left in ``path`` is continued where the source has
+        ``iter_from``, and removed otherwise.
+
         Args:
             sources: One source or an iterable of sources.
             path: The directory that holds the caches, one sub-directory per source.
@@ -113,8 +112,22 @@ class DatasetRuntime:
         config = _or_default("writer_config", writer_config, WriterConfig)
         base_path = arguments.path("path", path)
         named_sources = normalize_sources(sources)
-        _prepare_base(base_path)
-        return tuple(self._write_one(named, base_path, config) for named in named_sources)
+        prepare_base(base_path)
+        with WriteProgress(config.show_progress, named_sources) as progress:
+            if config.num_processes == 0:
+                plan = BuildPlan(base_path, config, self.num_workers)
+                outcomes = write_all(plan, named_sources, progress)
+            else:
+                outcomes = write_in_processes(
+                    base_path, config, self.num_workers, named_sources, progress
+                )
+        if config.profiler.path is not None and config.profiler.enabled:
+            write_profile(config.profiler.path, outcomes)
+        reclaim_useless(base_path)
+        results = tuple(outcome.result for outcome in outcomes)
+        if config.validate_cache:
+            results = tuple(self._validate(result) for result in results)
+        return results
 
     def cached_dataset(
         self,
@@ -215,26 +228,62 @@ class DatasetRuntime:
             return CacheSourcesDatasetError(results, str(error), exception=error)
         return CacheSourcesDatasetSuccess(dataset, results)
 
-    def _write_one(
-        self, named: NamedSource, base_path: str, config: WriterConfig
-    ) -> CacheWriteResult:
-        # Only Exception: KeyboardInterrupt and SystemExit end the whole call.
+    def verify_cache(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        show_progress: bool | Literal["auto"] = "auto",
+    ) -> CacheVerification:
+        """Read all of a cache and compare it with what was written.
+
+        Every file is compared with its digest, and every sample is found, checked and, where it
+        is compressed, decompressed, on all threads of the runtime.
+
+        Args:
+            path: The directory of one cache.
+            show_progress: Show a bar on standard error: ``"auto"`` in a terminal or notebook only.
+
+        Returns:
+            What was read, and everything that is not as it was written.
+
+        Raises:
+            ConfigError: An argument is of the wrong type.
+            CacheNotFoundError: The path holds no finished cache.
+            CorruptCacheError: The cache cannot be opened at all: its manifest is damaged, or a
+                file is missing or has another length.
+
+        Example:
+            >>> import tempfile
+            >>> from dataset_rt import CacheInput, DatasetRuntime
+            >>> class Squares:
+            ...     name = "squares"
+            ...
+            ...     def __iter__(self):
+            ...         for number in range(10):
+            ...             yield CacheInput(str(number**2).encode(), {"number": number})
+            >>> runtime = DatasetRuntime(num_workers=1)
+            >>> with tempfile.TemporaryDirectory() as base:
+            ...     (result,) = runtime.write_cache(Squares(), base)
+            ...     found = runtime.verify_cache(result.path)
+            >>> found.samples, found.is_intact
+            (10, True)
+        """
+        cache_path = arguments.path("path", path)
+        shows = is_shown(arguments.flag_or_auto("show_progress", show_progress))
+        with verification_bar(shows, Path(cache_path).name) as report:
+            found = _core.verify_cache(cache_path, self._pool, progress=report)
+        damages = tuple(Damage(sample, message) for sample, message in found.damages)
+        return CacheVerification(found.name, Path(cache_path), found.samples, found.bytes, damages)
+
+    def _validate(self, result: CacheWriteResult) -> CacheWriteResult:
+        if not isinstance(result, CacheWriteSuccess):
+            return result
         try:
-            fingerprint = fingerprint_of(named.source)
-            path = _finished_cache(named, base_path, fingerprint)
-        except Exception as error:  # noqa: BLE001 - whatever a source raises is its result
-            return _failure(named.name, error)
-        if path is None:
-            _require_writable(base_path)
-        try:
-            if path is None:
-                path = _build(named, base_path, fingerprint, config)
-            if config.validate_cache:
-                reader_config = ReaderConfig(validate_cache=True)
-                CachedDataset._open([path], self._pool, reader_config).close()  # noqa: SLF001 - same
-        except Exception as error:  # noqa: BLE001 - same
-            return _failure(named.name, error)
-        return CacheWriteSuccess(named.name, Path(path))
+            reader_config = ReaderConfig(validate_cache=True)
+            CachedDataset._open([str(result.path)], self._pool, reader_config).close()  # noqa: SLF001 - same
+        except Exception as error:  # noqa: BLE001 - whatever is wrong is the result
+            return failure(result.source_name, error)
+        return result
 
 
 def _or_default(name: str, config: object, expected: type[_Config]) -> _Config:
@@ -242,79 +291,3 @@ def _or_default(name: str, config: object, expected: type[_Config]) -> _Config:
         return expected()
     arguments.instance(name, config, expected)
     return cast("_Config", config)
-
-
-def _prepare_base(base_path: str) -> None:
-    try:
-        Path(base_path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        kind = CachePermissionError if isinstance(error, PermissionError) else CacheIOError
-        reason = "is no directory" if isinstance(error, FileExistsError) else error.strerror
-        raise kind(
-            error.errno, f"cannot make the directory of caches: {reason}", base_path
-        ) from error
-
-
-def _require_writable(base_path: str) -> None:
-    # Asked only where something is to be built: finished caches are reused from read-only media.
-    if os.access(
-        base_path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids
-    ):
-        return
-    raise CachePermissionError(
-        errno.EACCES, "cannot write to the directory of caches: permission denied", base_path
-    )
-
-
-def _finished_cache(named: NamedSource, base_path: str, fingerprint: str | None) -> str | None:
-    existing = _core.existing_cache(base_path, named.name)
-    if existing is None:
-        return None
-    # Both in one canonical form: the manifest may spell a number in another way.
-    cached = (
-        None if existing.fingerprint is None else canonical_json(json.loads(existing.fingerprint))
-    )
-    if fingerprint is None or cached == fingerprint:
-        return existing.path
-    raise StaleCacheError(
-        f"cache {existing.path} was written from another fingerprint than its source has now\n"
-        f"{differences(cached, fingerprint)}\n"
-        "hint: remove the cache to have it written anew, or give the source another name"
-    )
-
-
-def _build(
-    named: NamedSource, base_path: str, fingerprint: str | None, config: WriterConfig
-) -> str:
-    records = iter(named.source)
-    try:
-        return _core.build_cache(
-            base_path,
-            named.name,
-            records,
-            fingerprint=fingerprint,
-            max_shard_bytes=config.max_shard_bytes,
-            prefetch_size=config.prefetch_size,
-        )
-    finally:
-        # The traceback of a failure keeps this frame and with it a suspended generator, whose
-        # open files would wait until the result is dropped.
-        if isinstance(records, Generator):
-            records.close()
-
-
-def _failure(name: str, error: Exception) -> CacheWriteError:
-    text = str(error)
-    if isinstance(error, DatasetRtError):
-        message = text if f'source "{name}"' in text else f"source {name!r}: {text}"
-    else:
-        reason = f"{type(error).__qualname__}: {text}" if text else type(error).__qualname__
-        message = f"source {name!r} raised {reason}{_origin(error)}"
-    return CacheWriteError(name, message, exception=error)
-
-
-def _origin(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames or frames[-1].filename == __file__:
-        return ""
-    return f" ({frames[-1].filename}, line {frames[-1].lineno}, in {frames[-1].name})"

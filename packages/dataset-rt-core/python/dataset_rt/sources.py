@@ -21,7 +21,10 @@ class CacheSource(Protocol):
     - ``fingerprint``: any JSON value that says what the records were made from, such as the
       sizes of the input files and a version number. A finished cache with another fingerprint is
       refused as stale; without the attribute, or with None, a finished cache is reused as it is.
-    - ``__len__``: how many records to expect.
+    - ``__len__``: how many records to expect, for the progress bar.
+    - ``iter_from(start)``: an iterator of the records from number ``start`` on. With it a build
+      that was interrupted is continued after the last complete shard; without it the next build
+      begins anew. It must yield what ``__iter__`` would from there on.
 
     Example:
         >>> from dataset_rt import CacheInput
@@ -87,6 +90,26 @@ def fingerprint_of(source: CacheSource) -> str | None:
             "fingerprint is a method, expected a JSON value\nhint: make it a property"
         )
     return canonical_json(fingerprint)
+
+
+def can_continue(source: CacheSource) -> bool:
+    """Say whether a source can go on in the middle."""
+    return callable(getattr(source, "iter_from", None))
+
+
+def records_from(source: CacheSource, start: int) -> Iterator[CacheInput]:
+    """Return an iterator of the records from number ``start`` on; 0 unless it can continue."""
+    if start == 0:
+        return iter(source)
+    return iter(source.iter_from(start))  # type: ignore[attr-defined]
+
+
+def expected_samples(source: CacheSource) -> int | None:
+    """Return how many records a source says that it has, if it says so."""
+    try:
+        return len(source)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def _is_source(value: object) -> TypeGuard[CacheSource]:

@@ -55,9 +55,9 @@ class TorchAdapters:
 
         Args:
             batch_size: Samples per batch and rank.
-            sample_transform_fn: Turns each CachedSample into a training input, in the worker. If
-                it takes a second argument ``rng``, it gets a NumPy Generator seeded by seed and
-                position.
+            sample_transform_fn: Turns each CachedSample into a training input, in the worker. A
+                parameter ``rng`` of it is given a NumPy Generator seeded by seed and position, a
+                parameter ``is_padding`` whether the sample only pads the batch.
             batch_transform_fn: Turns a whole CachedBatch into a batch, in place of the former
                 and of collation.
             collate_fn: Turns the list of transformed samples into a batch; None takes PyTorch's.
@@ -65,7 +65,11 @@ class TorchAdapters:
             replacement: With False a shuffled pass holds every row exactly once.
             seed: The seed of the stream from 0 to 2**64 - 1; ``"random"`` draws one per loader.
             samples_per_epoch: Samples per pass over all ranks; None takes ``len(dataset)``.
-            worker_partition: How consumers share the population.
+            worker_partition: How consumers, the workers of all ranks, share the population.
+                ``"replicate"``, the default: all draw from all rows, and the number of workers
+                changes nothing. ``"split"``: with draws by weight, each consumer draws from a part
+                of its own, with the weights within that part; the other orders give each row to
+                one consumer per pass anyway.
             num_workers: Loading processes; 0 loads in this one.
             native_num_workers: Native reader threads of each loading process.
             drop_last: Drop the incomplete last batch instead of shortening it.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +13,17 @@ from torch.utils.data import default_collate, get_worker_info
 
 from dataset_rt.exceptions import TransformError
 from dataset_rt_torch.by_value import ByValue
-from dataset_rt_torch.delivery import packed_for_delivery
+from dataset_rt_torch.delivery import DeliveredBatch, packed_for_delivery
 from dataset_rt_torch.failures import BatchFailure
+from dataset_rt_torch.shared_memory import full_for, is_full
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from dataset_rt_torch.windows import Window
     from dataset_rt_torch.worker import ReadWindow, WindowSamples
+
+_GOLDEN_RATIO = 0.6180339887498949
 
 
 class Collation:
@@ -35,7 +40,8 @@ class Collation:
         sample_transform: Callable[..., Any] | None,
         batch_transform: Callable[..., Any] | None,
         collate: Callable[..., Any] | None,
-        takes_rng: bool,
+        given: frozenset[str],
+        prefetch_factor: int,
     ) -> None:
         """Keep the functions.
 
@@ -43,48 +49,80 @@ class Collation:
             sample_transform: ``sample_transform_fn``.
             batch_transform: ``batch_transform_fn``.
             collate: ``collate_fn``.
-            takes_rng: Whether ``sample_transform`` is given a random number generator.
+            given: What ``sample_transform`` is given beside the sample; see `parameters_given`.
+            prefetch_factor: Batches that each worker makes ahead, for messages.
         """
         self._sample_transform = sample_transform
         self._batch_transform = batch_transform
         self._collate = collate
-        self._takes_rng = takes_rng
+        self._given = given
+        self._prefetch_factor = prefetch_factor
 
-    def __call__(self, read: ReadWindow | BatchFailure) -> Any:  # noqa: ANN401
-        """Return the batch; in a worker process, a `BatchFailure` in place of an exception."""
+    def __call__(self, read: ReadWindow | BatchFailure) -> DeliveredBatch:
+        """Return the batch; in a worker process, with a `BatchFailure` in place of an exception."""
+        worker = get_worker_info()
+        worker_id = None if worker is None else worker.id
         if isinstance(read, BatchFailure):
-            return read
-        if get_worker_info() is None:
-            return self._batch_of(read)
+            return DeliveredBatch(read, worker_id)
+        if worker is None:
+            return self._batch_of(read, None)
         try:
-            return packed_for_delivery(self._batch_of(read))
+            made = self._batch_of(read, worker_id)
+            return made._replace(
+                batch=packed_for_delivery(made.batch, worker.num_workers, self._prefetch_factor)
+            )
         except Exception as error:  # noqa: BLE001
-            return BatchFailure(error)
+            return DeliveredBatch(BatchFailure(error), worker_id)
 
-    def _batch_of(self, read: ReadWindow) -> Any:  # noqa: ANN401
-        window, content = read.window, read.content
+    def _batch_of(self, read: ReadWindow, worker: int | None) -> DeliveredBatch:
+        window, content, reading = read.window, read.content, read.read_nanoseconds
+        began = time.perf_counter_ns()
         if self._batch_transform is not None:
-            return _called("batch_transform_fn", self._batch_transform, content, window)
+            batch = _called("batch_transform_fn", self._batch_transform, content, window)
+            return DeliveredBatch(batch, worker, reading, time.perf_counter_ns() - began, 0)
         samples: WindowSamples = content  # type: ignore[assignment]
         if self._sample_transform is None:
-            if self._collate is None:
-                return samples.all()
-            return _called("collate_fn", self._collate, samples.all(), window)
-        transformed = self._transformed(self._sample_transform, samples, window)
-        return _called("collate_fn", self._collate or default_collate, transformed, window)
+            inputs: list[Any] = samples.all()
+            of_samples = time.perf_counter_ns() - began
+        else:
+            inputs, of_samples = self._transformed(self._sample_transform, samples, window)
+        transformed = time.perf_counter_ns()
+        collate = self._collate
+        if collate is None and self._sample_transform is not None:
+            collate = default_collate
+        batch = inputs if collate is None else self._collated(collate, inputs, window)
+        ended = time.perf_counter_ns()
+        return DeliveredBatch(
+            batch,
+            worker,
+            reading + of_samples,
+            transformed - began - of_samples,
+            ended - transformed,
+        )
+
+    def _collated(self, collate: Callable[..., Any], inputs: list[Any], window: Window) -> Any:  # noqa: ANN401
+        try:
+            return _called("collate_fn", collate, inputs, window)
+        except RuntimeError as error:
+            # In a worker, torch's collation makes tensors in shared memory.
+            worker = get_worker_info()
+            if worker is None or not is_full(error):
+                raise
+            raise full_for(inputs, worker.num_workers, self._prefetch_factor) from None
 
     def _transformed(
         self, transform: Callable[..., Any], samples: WindowSamples, window: Window
-    ) -> list[Any]:
+    ) -> tuple[list[Any], int]:
+        """Return the transformed samples, and the nanoseconds that making samples took of it."""
         if isinstance(transform, ByValue):
             transform = transform.function
-        takes_rng = self._takes_rng
+        given = self._given
         transformed: list[Any] = []
-        for position, sample in enumerate(samples, window.start):
+        timed = TimedSamples(samples, len(window), window.batch)
+        for position, sample in enumerate(timed, window.start):
             try:
-                if takes_rng:
-                    rng = rng_of_position(window.seed, position)
-                    transformed.append(transform(sample, rng=rng))
+                if given:
+                    transformed.append(transform(sample, **_arguments_of(given, window, position)))
                 else:
                     transformed.append(transform(sample))
             except Exception as error:
@@ -96,7 +134,46 @@ class Collation:
                 if isinstance(error, StopIteration):
                     raise _as_transform_error(error) from error
                 raise
-        return transformed
+        return transformed, timed.estimated_nanoseconds
+
+
+class TimedSamples:
+    """The samples of a window, of which one is timed as it is made.
+
+    Timing each would cost as much as a small transform. One of each batch, now near its begin and
+    now near its end, is enough for the sum over many batches.
+    """
+
+    def __init__(self, samples: Iterable[Any], num_samples: int, batch: int) -> None:
+        """Choose the sample that is timed.
+
+        Args:
+            samples: The samples, made one by one.
+            num_samples: How many there are.
+            batch: The number of the batch, which decides the choice.
+        """
+        self._samples = samples
+        self._num_samples = num_samples
+        self._timed = int((batch + 1) * _GOLDEN_RATIO % 1 * num_samples)
+        self._nanoseconds = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return an iterator over all samples."""
+        samples = iter(self._samples)
+        return itertools.chain(
+            itertools.islice(samples, self._timed), self._one_timed(samples), samples
+        )
+
+    @property
+    def estimated_nanoseconds(self) -> int:
+        """What making all samples took if each was like the timed one."""
+        return self._nanoseconds * self._num_samples
+
+    def _one_timed(self, samples: Iterator[Any]) -> Iterator[Any]:
+        began = time.perf_counter_ns()
+        for sample in itertools.islice(samples, 1):
+            self._nanoseconds = time.perf_counter_ns() - began
+            yield sample
 
 
 def rng_of_position(seed: int, position: int) -> np.random.Generator:
@@ -113,23 +190,40 @@ def rng_of_position(seed: int, position: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key))
 
 
-def takes_rng(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a parameter ``rng`` that it wants to be given.
+def parameters_given(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the parameters of a transform, beside the sample, that the loader gives it.
+
+    ``rng`` is a random number generator of the stream position, ``is_padding`` says whether the
+    sample only pads the batch.
 
     Example:
-        >>> takes_rng(lambda sample, rng: None), takes_rng(lambda sample: None)
-        (True, False)
+        >>> sorted(parameters_given(lambda sample, rng, *, is_padding: None))
+        ['is_padding', 'rng']
+        >>> sorted(parameters_given(lambda sample: None))
+        []
     """
-    if isinstance(function, functools.partial) and "rng" in function.keywords:
-        return False
     try:
-        parameter = inspect.signature(function).parameters.get("rng")
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return False
-    return parameter is not None and parameter.kind in (
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        inspect.Parameter.KEYWORD_ONLY,
+        return frozenset()
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    return frozenset(
+        name
+        for name in ("rng", "is_padding")
+        if name in parameters
+        and name not in bound
+        and parameters[name].kind
+        in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     )
+
+
+def _arguments_of(given: frozenset[str], window: Window, position: int) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    if "rng" in given:
+        arguments["rng"] = rng_of_position(window.seed, position)
+    if "is_padding" in given:
+        arguments["is_padding"] = position >= window.padding_from
+    return arguments
 
 
 def _called(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from dataset_rt import arguments
-from dataset_rt.exceptions import ConfigError
+from dataset_rt.exceptions import ConfigError, DatasetRtError
 from dataset_rt_torch.notices import warn_of_waiting
 
 if TYPE_CHECKING:
@@ -29,11 +29,13 @@ class Topology:
         world_size: How many processes share each global batch.
         is_collective: Whether the ranks are those of the default process group, so that they can
             talk to each other.
+        is_explicit: Whether the caller named them.
     """
 
     rank: int
     world_size: int
     is_collective: bool
+    is_explicit: bool = False
 
 
 def resolve_topology(rank: object, world_size: object) -> Topology:
@@ -47,7 +49,7 @@ def resolve_topology(rank: object, world_size: object) -> Topology:
 
     Example:
         >>> resolve_topology(1, 4)
-        Topology(rank=1, world_size=4, is_collective=False)
+        Topology(rank=1, world_size=4, is_collective=False, is_explicit=True)
     """
     if rank is None and world_size is None:
         if dist.is_available() and dist.is_initialized():
@@ -59,8 +61,28 @@ def resolve_topology(rank: object, world_size: object) -> Topology:
         raise ConfigError(f"{given} is given without {missing}, expected both or neither")
     size = arguments.integer("world_size", world_size, minimum=1)
     return Topology(
-        arguments.integer("rank", rank, minimum=0, maximum=size - 1), size, is_collective=False
+        arguments.integer("rank", rank, minimum=0, maximum=size - 1),
+        size,
+        is_collective=False,
+        is_explicit=True,
     )
+
+
+def check_still_holds(topology: Topology) -> None:
+    """Refuse a pass over a loader that was made before the ranks of this process were known.
+
+    Raises:
+        ConfigError: A process group exists now, and the loader would give all data to every rank.
+    """
+    if topology.is_explicit or topology.world_size > 1 or not dist.is_available():
+        return
+    if dist.is_initialized() and dist.get_world_size() > 1:
+        raise ConfigError(
+            f"this loader was made before torch.distributed had its {dist.get_world_size()} ranks, "
+            "so each would load everything, expected it to be made afterwards\n"
+            "hint: make it after init_process_group, or pass rank=0, world_size=1 if each rank is "
+            "to load everything"
+        )
 
 
 def local_world_size() -> int:
@@ -79,6 +101,7 @@ def agree_on_seed(topology: Topology, facts: Mapping[str, Any], seed: int) -> in
 
     Raises:
         ConfigError: Ranks differ, or another rank called `report_fault`.
+        DatasetRtError: Another rank ended or cannot be reached.
     """
     if not topology.is_collective:
         return seed
@@ -111,6 +134,11 @@ def _gather(topology: Topology, own: tuple[Any, ...]) -> list[Any]:
     try:
         gathered: list[Any] = [None] * topology.world_size
         dist.all_gather_object(gathered, own)
+    except RuntimeError as error:
+        raise DatasetRtError(
+            f"the {topology.world_size} ranks cannot compare their loaders: {error}\n"
+            "hint: find the rank that ended first, or does not answer"
+        ) from error
     finally:
         notice.cancel()
     return gathered

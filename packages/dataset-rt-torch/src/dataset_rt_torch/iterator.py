@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dataset_rt.exceptions import DatasetRtError
 from dataset_rt_torch.failures import BatchFailure
+from dataset_rt_torch.worker_death import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from dataset_rt_torch.delivery import DeliveredBatch
     from dataset_rt_torch.readahead import ReadAhead
+    from dataset_rt_torch.stats import PassTimes
 
 
 def keep_until_gone(owner: object, batches: Iterator[Any]) -> weakref.finalize[Any, Any]:
@@ -63,9 +67,11 @@ class LoaderIterator:
         self,
         batches: Iterator[Any],
         progress: PassProgress,
+        times: PassTimes,
         *,
         num_batches: int,
         read_ahead: ReadAhead | None,
+        timeout_seconds: float,
         when_broken: Callable[[], None],
     ) -> None:
         """Wrap torch's iterator.
@@ -73,16 +79,20 @@ class LoaderIterator:
         Args:
             batches: Torch's iterator.
             progress: Where to count.
+            times: Where to add up times.
             num_batches: Batches of a whole epoch.
             read_ahead: The windows of a loader without workers, None with workers.
+            timeout_seconds: How long torch waits for a batch; 0 for ever.
             when_broken: Called when torch itself fails, as it does when a worker dies.
         """
         self._batches: Iterator[Any] | None = batches
         self._keeper = keep_until_gone(self, batches)
         self._progress = progress
+        self._times = times
         self._received = progress.next_batch
         self._num_batches = num_batches
         self._read_ahead = read_ahead
+        self._timeout_seconds = timeout_seconds
         self._when_broken = when_broken
         self._is_superseded = False
 
@@ -104,24 +114,40 @@ class LoaderIterator:
             )
         if self._batches is None:
             raise StopIteration
+        explanation = None
+        asked = time.perf_counter_ns()
         try:
-            batch = next(self._batches)
+            delivered: DeliveredBatch = next(self._batches)
         except StopIteration:
+            self._times.add_wait(asked)
             self._end()
             raise
-        except Exception:
-            if self._read_ahead is None:
-                self._end()
-                self._when_broken()
-            raise
+        except Exception as error:
+            if self._read_ahead is not None:
+                raise
+            explanation = explained(error, self._batches, self._timeout_seconds)
+            self._end()
+            self._when_broken()
+            if explanation is None:
+                raise
+        if explanation is not None:
+            # Out here torch's exception is gone, and with it the frames that held torch's iterator.
+            # While that lived, torch would raise anew whenever any other child process ends.
+            try:
+                raise explanation
+            finally:
+                # Its traceback holds this frame.
+                del explanation
         self._received = (
             self._received + 1 if self._read_ahead is None else self._read_ahead.next_batch
         )
-        if isinstance(batch, BatchFailure):
+        self._times.add_wait(asked)
+        if isinstance(delivered.batch, BatchFailure):
             # No name may hold the exception here: its traceback holds this frame.
-            raise batch.to_exception() from batch.to_cause()
+            raise delivered.batch.to_exception() from delivered.batch.to_cause()
+        self._times.add_batch(delivered)
         self._progress.next_batch = self._received
-        return batch
+        return delivered.batch
 
     @property
     def is_running(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -9,17 +10,23 @@ from torch.utils.data import DataLoader
 
 from dataset_rt import _core, arguments
 from dataset_rt.exceptions import StateMismatchError
+from dataset_rt_torch.audit import LoaderAudit, audit_epoch
 from dataset_rt_torch.by_value import ByValue
-from dataset_rt_torch.collate import Collation, takes_rng
-from dataset_rt_torch.distributed import agree_on_seed, report_fault
+from dataset_rt_torch.collate import Collation, parameters_given
+from dataset_rt_torch.distributed import agree_on_seed, check_still_holds, report_fault
 from dataset_rt_torch.iterator import LoaderIterator, PassProgress, keep_until_gone
 from dataset_rt_torch.notices import logger, report, warn_of_counts, warn_of_repeat
 from dataset_rt_torch.options import LoaderArguments, check_options, topology_of
 from dataset_rt_torch.readahead import ReadAhead
 from dataset_rt_torch.snapshot import Snapshot
 from dataset_rt_torch.state import LoaderIdentity, Resumption, from_state, to_state
+from dataset_rt_torch.stats import LoaderStats, PassTimes
 from dataset_rt_torch.windows import WindowSampler
 from dataset_rt_torch.worker import OpenSnapshot, WindowDataset
+from dataset_rt_torch.worker_death import (
+    interrupts_held_back,
+    refuse_to_start_in_a_starting_worker,
+)
 from dataset_rt_torch.workers import WorkerStart
 
 if TYPE_CHECKING:
@@ -125,6 +132,12 @@ class CachedDataLoader(DataLoader[Any]):
         True
     """
 
+    # Hugging Face Accelerate would deal the batches out to its processes once more. With the first
+    # mark `prepare` gives the loader back as it is; with the second `save_state` and `load_state`
+    # take its state along.
+    _is_accelerate_prepared = True
+    use_stateful_dataloader = True
+
     def __init__(
         self,
         native: _core.Dataset,
@@ -135,6 +148,7 @@ class CachedDataLoader(DataLoader[Any]):
     ) -> None:
         """Export the snapshot and set torch's loader up; `make_dataloader` checks the arguments."""
         topology = options.topology
+        self._native = native
         self.seed = seed
         self.samples_per_epoch = options.samples_per_epoch
         self.rank = topology.rank
@@ -145,6 +159,7 @@ class CachedDataLoader(DataLoader[Any]):
             samples_per_epoch=options.samples_per_epoch,
             batch_size=options.batch_size,
             world_size=topology.world_size,
+            num_parts=options.num_parts,
             drop_last=options.drop_last,
             fingerprint=native.fingerprint,
             caches=tuple((cache_id, name, samples) for cache_id, name, _, samples in native.caches),
@@ -158,7 +173,11 @@ class CachedDataLoader(DataLoader[Any]):
         )
         warn_of_counts(plan, options)
         self._sampler = WindowSampler(
-            plan, seed=seed, batch_size=options.batch_size, drop_last=options.drop_last
+            plan,
+            seed=seed,
+            batch_size=options.batch_size,
+            drop_last=options.drop_last,
+            num_parts=1 if options.partition is None else options.partition.parts_per_rank,
         )
         snapshot = Snapshot.export(
             native,
@@ -166,6 +185,7 @@ class CachedDataLoader(DataLoader[Any]):
             seed=seed,
             shuffle=options.shuffle,
             replacement=options.replacement,
+            partition=options.partition,
         )
         self._windows = WindowDataset(
             OpenSnapshot(snapshot, options.native_num_workers),
@@ -179,6 +199,7 @@ class CachedDataLoader(DataLoader[Any]):
         self._has_passed = False
         self._has_warned_of_repeat = False
         self._progress = PassProgress(0, 0)
+        self._times = PassTimes(0)
         self._newest: weakref.ref[LoaderIterator] | None = None
         self._keeper: weakref.finalize[Any, Any] | None = None
         has_workers = options.num_workers > 0
@@ -205,7 +226,15 @@ class CachedDataLoader(DataLoader[Any]):
         )
 
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
-        """Begin a pass: the next window of the stream, or the one that was chosen."""
+        """Begin a pass: the next window of the stream, or the one that was chosen.
+
+        Raises:
+            ConfigError: A process group exists that did not when the loader was made.
+        """
+        began = time.perf_counter_ns()
+        check_still_holds(self._options.topology)
+        if self.num_workers > 0:
+            refuse_to_start_in_a_starting_worker()
         epoch, first_batch = self._next_epoch, self._first_batch
         if not self._counts_epochs and self._has_passed and not self._has_warned_of_repeat:
             self._has_warned_of_repeat = True
@@ -228,7 +257,10 @@ class CachedDataLoader(DataLoader[Any]):
             return made[-1]
 
         self._sampler.move_to(epoch, first_batch)
-        with self._sampler.reading_ahead(read_ahead if self.num_workers == 0 else None):
+        with (
+            self._sampler.passing(read_ahead if self.num_workers == 0 else None),
+            interrupts_held_back(is_needed=self._options.inherits_signal_mask),
+        ):
             batches = super().__iter__()
         if self.persistent_workers and self._keeper is None:
             self._keeper = keep_until_gone(self, batches)
@@ -238,11 +270,15 @@ class CachedDataLoader(DataLoader[Any]):
             self._next_epoch = epoch + 1
         self._sampler.move_to(self._next_epoch, 0)
         self._progress = PassProgress(epoch, first_batch)
+        self._times = PassTimes(epoch, began)
+        self._times.add_wait(began)
         iterator = LoaderIterator(
             batches,
             self._progress,
+            self._times,
             num_batches=len(self),
             read_ahead=made[-1] if made else None,
+            timeout_seconds=self.timeout,
             when_broken=self._discard_workers,
         )
         self._newest = weakref.ref(iterator)
@@ -251,13 +287,20 @@ class CachedDataLoader(DataLoader[Any]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next pass; later passes count on from it.
 
+        A pass that is underway goes on, and a state still says how far it has come.
+
         Args:
             epoch: The number of the epoch, from 0.
 
         Raises:
             ConfigError: The number is negative or none.
         """
-        self._begin_at(arguments.integer("epoch", epoch, minimum=0), 0)
+        chosen = arguments.integer("epoch", epoch, minimum=0)
+        newest = None if self._newest is None else self._newest()
+        progress = self._progress
+        self._begin_at(chosen, 0)
+        if newest is not None and newest.is_running:
+            self._progress = progress
         self._counts_epochs = True
 
     def state_dict(self) -> dict[str, Any]:
@@ -309,6 +352,77 @@ class CachedDataLoader(DataLoader[Any]):
             self._counts_epochs = resumption.counts_epochs
         self._begin_at(resumption.epoch, resumption.batch)
 
+    def stats(self) -> LoaderStats:
+        """Return where the time of the newest pass went so far, in this process and in workers.
+
+        Example:
+            >>> import tempfile
+            >>> from dataset_rt import CacheInput, DatasetRuntime
+            >>> class Squares:
+            ...     name = "squares"
+            ...
+            ...     def __iter__(self):
+            ...         for number in range(10):
+            ...             yield CacheInput(str(number**2).encode(), {"number": number})
+            >>> runtime = DatasetRuntime(num_workers=1)
+            >>> with tempfile.TemporaryDirectory() as base:
+            ...     dataset = runtime.from_cache_sources(Squares(), base).dataset
+            ...     loader = dataset.to_torch_dataloader(batch_size=4, num_workers=0)
+            ...     for _batch in loader:
+            ...         pass
+            ...     loader.stats().batches
+            3
+        """
+        return self._times.stats(self._options)
+
+    def audit(self, class_column: str | None = None, *, epoch: int | None = None) -> LoaderAudit:
+        """Count what an epoch draws, over all ranks, without reading a payload.
+
+        Every rank can do this alone. The dataset must be as it was when the loader was made.
+
+        Args:
+            class_column: A metadata column; its values are counted, against what the weights let
+                one expect.
+            epoch: The number of the epoch; None takes that of the next pass.
+
+        Raises:
+            ConfigError: There is no such column or epoch.
+            DatasetRtError: The dataset was edited or closed since.
+
+        Example:
+            >>> import tempfile
+            >>> from dataset_rt import CacheInput, DatasetRuntime
+            >>> class Animals:
+            ...     name = "animals"
+            ...
+            ...     def __iter__(self):
+            ...         for number in range(10):
+            ...             yield CacheInput(b"", {"kind": "cat" if number % 5 else "owl"})
+            >>> runtime = DatasetRuntime(num_workers=1)
+            >>> with tempfile.TemporaryDirectory() as base:
+            ...     dataset = runtime.from_cache_sources(Animals(), base).dataset
+            ...     dataset.set_weights([4.0, 1.0, 1.0, 1.0, 1.0] * 2)
+            ...     loader = dataset.to_torch_dataloader(
+            ...         batch_size=4, samples_per_epoch=1000, seed=1, num_workers=0
+            ...     )
+            ...     print(loader.audit("kind"))
+            epoch 0: 1000 of 1000 samples drawn, 0 padded, 0 dropped
+            10 rows: 10 drawn, 0 missing, 0 of weight 0; 990 draws repeat a row
+            kind  rows  expected  actual
+            cat      8     500.0     498
+            owl      2     500.0     502
+        """
+        chosen = self._next_epoch if epoch is None else arguments.integer("epoch", epoch, minimum=0)
+        return audit_epoch(
+            self._native,
+            self._windows.opened,
+            self._options,
+            seed=self.seed,
+            epoch=chosen,
+            class_column=class_column,
+            fingerprint=self._identity.fingerprint,
+        )
+
     def check_worker_number_rationality(self) -> None:
         """Log, where torch would warn, that there are more workers than cores.
 
@@ -350,6 +464,7 @@ def _facts_of(options: LoaderOptions, native: _core.Dataset) -> dict[str, Any]:
         "drop_last": options.drop_last,
         "order": options.order,
         "seed": "random" if options.seed_is_random else options.seed,
+        "consumers that divide the population": options.num_parts,
         "sampler_version": _core.sampler_version,
         "active table": native.fingerprint,
     }
@@ -361,7 +476,8 @@ def _collation_of(options: LoaderOptions) -> Collation:
         sample_transform=_function_of(options, "sample_transform_fn"),
         batch_transform=_function_of(options, "batch_transform_fn"),
         collate=_function_of(options, "collate_fn"),
-        takes_rng=sample_transform is not None and takes_rng(sample_transform),
+        prefetch_factor=options.prefetch_factor,
+        given=frozenset() if sample_transform is None else parameters_given(sample_transform),
     )
 
 

@@ -60,7 +60,7 @@ class CachedMapDataset(Dataset[CachedSample]):
         Raises:
             PositionError: There is no such row.
         """
-        return self._opened.native.sample_of_row(self._checked(row))
+        return self._opened.parts[0].sample_of_row(self._checked(row))
 
     def __getitems__(self, rows: Sequence[int]) -> list[CachedSample]:
         """Return the samples of many rows, read in one call.
@@ -69,7 +69,7 @@ class CachedMapDataset(Dataset[CachedSample]):
             PositionError: One of the rows does not exist.
         """
         checked = np.fromiter((self._checked(row) for row in rows), np.int64, len(rows))
-        return self._opened.native.batch_of_rows(checked).samples()
+        return self._opened.parts[0].batch_of_rows(checked).samples()
 
     def _checked(self, row: int) -> int:
         number = arguments.integer("row", row, minimum=-arguments.MAX_INT64)

@@ -16,6 +16,7 @@ from dataset_rt import arguments
 from dataset_rt.exceptions import ConfigError
 from dataset_rt_torch.distributed import resolve_topology
 from dataset_rt_torch.importable import main_path
+from dataset_rt_torch.partition import Partition
 from dataset_rt_torch.workers import (
     automatic_native_num_workers,
     automatic_num_workers,
@@ -83,6 +84,7 @@ class LoaderOptions:
         pin_memory: Whether torch copies tensors into pinned memory.
         timeout_seconds: How long to wait for a batch from workers; 0 for ever.
         multiprocessing_context: How workers are started; None for Python's default.
+        inherits_signal_mask: Whether workers hold back the signals that the starting thread does.
         sends_functions: Whether workers get the functions by pickling.
         worker_init_fn: Called in each worker with its number.
         prefetch_factor: Batches ahead per worker, or in the background without workers.
@@ -90,6 +92,7 @@ class LoaderOptions:
         repeats_first_window: Whether every pass is the same window of the stream.
         work_dir: Where the snapshot is made; None for the system's temporary directory.
         topology: This rank.
+        partition: The parts that consumers draw from; None where all draw from all rows.
         verbose: Whether the choices made are printed.
         dataloader_kwargs: Further arguments of torch's loader.
     """
@@ -109,6 +112,7 @@ class LoaderOptions:
     pin_memory: bool
     timeout_seconds: float
     multiprocessing_context: str | BaseContext | None
+    inherits_signal_mask: bool
     sends_functions: bool
     worker_init_fn: Callable[[int], Any] | None
     prefetch_factor: int
@@ -116,6 +120,7 @@ class LoaderOptions:
     repeats_first_window: bool
     work_dir: str | None
     topology: Topology
+    partition: Partition | None
     verbose: bool
     dataloader_kwargs: dict[str, Any] = field(default_factory=dict)
 
@@ -125,6 +130,11 @@ class LoaderOptions:
         if not self.shuffle:
             return "sequential"
         return "weighted" if self.replacement else "permutation"
+
+    @property
+    def num_parts(self) -> int:
+        """Parts of the population over all ranks; 1 where it is not divided."""
+        return 1 if self.partition is None else self.partition.num_parts
 
 
 def check_options(
@@ -147,14 +157,16 @@ def check_options(
     seed, seed_is_random = _seed(given.seed, topology)
     context, start_method = _context(given.multiprocessing_context)
     num_workers = _num_workers(given, start_method)
+    shuffle = arguments.flag("shuffle", given.shuffle)
+    replacement = arguments.flag("replacement", given.replacement)
     persistent_workers = _persistent_workers(given, num_workers)
     return LoaderOptions(
         batch_size=arguments.integer("batch_size", given.batch_size, minimum=1),
         sample_transform_fn=given.sample_transform_fn,
         batch_transform_fn=given.batch_transform_fn,
         collate_fn=given.collate_fn,
-        shuffle=arguments.flag("shuffle", given.shuffle),
-        replacement=arguments.flag("replacement", given.replacement),
+        shuffle=shuffle,
+        replacement=replacement,
         seed=seed,
         seed_is_random=seed_is_random,
         samples_per_epoch=default_samples_per_epoch
@@ -166,6 +178,8 @@ def check_options(
         pin_memory=arguments.flag("pin_memory", given.pin_memory),
         timeout_seconds=_timeout_seconds(given.timeout),
         multiprocessing_context=context,
+        # Processes of a fork server inherit from the server, which others may use too.
+        inherits_signal_mask=num_workers > 0 and start_method != "forkserver",
         sends_functions=num_workers > 0 and start_method != "fork",
         worker_init_fn=given.worker_init_fn,
         prefetch_factor=_prefetch_factor(given.prefetch_factor),
@@ -173,6 +187,12 @@ def check_options(
         repeats_first_window=num_workers > 0 and not persistent_workers,
         work_dir=None if given.work_dir is None else arguments.path("work_dir", given.work_dir),
         topology=topology,
+        partition=_partition(
+            given.worker_partition,
+            topology,
+            num_workers,
+            draws_by_weight=shuffle and replacement,
+        ),
         verbose=arguments.flag("verbose", given.verbose),
         dataloader_kwargs=_dataloader_kwargs(given.dataloader_kwargs),
     )
@@ -201,13 +221,6 @@ def _check_functions_agree(given: LoaderArguments) -> None:
 
 def _check_arrives_later(given: LoaderArguments) -> None:
     """Refuse, rather than ignore, what a later release will bring."""
-    if given.worker_partition is not None:
-        arguments.choice("worker_partition", given.worker_partition, ("replicate", "split"))
-    if given.worker_partition == "split":
-        raise ConfigError(
-            "worker_partition is 'split', which this release cannot do, expected None or "
-            "'replicate'"
-        )
     if given.decode is not None:
         arguments.choice("decode", given.decode, ("arrays",))
         raise ConfigError(
@@ -227,6 +240,22 @@ def _seed(value: object, topology: Topology) -> tuple[int, bool]:
             "integer that is the same on all ranks"
         )
     return secrets.randbits(64), True
+
+
+def _partition(
+    value: object, topology: Topology, num_workers: int, *, draws_by_weight: bool
+) -> Partition | None:
+    """Return the parts of the population, or None where it is not divided.
+
+    Only draws by weight with replacement need parts. In the other orders the windows of a pass
+    hold different rows already, whoever loads them.
+    """
+    if value is None or arguments.choice("worker_partition", value, ("replicate", "split")) != (
+        "split"
+    ):
+        return None
+    partition = Partition(topology.rank, topology.world_size, max(num_workers, 1))
+    return partition if draws_by_weight and partition.num_parts > 1 else None
 
 
 def _context(value: object) -> tuple[str | BaseContext | None, str]:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from dataset_rt import _core
 from dataset_rt.exceptions import ConfigError
+from dataset_rt_torch.partition import Population, keep_weights, kept_weights, weights_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from dataset_rt_torch.partition import Partition
 
 # After the loading workers: multiprocessing ends them at exit before it runs negative priorities.
 _EXIT_PRIORITY = -10
@@ -36,11 +37,13 @@ class Snapshot:
 
     Attributes:
         path: The directory.
+        num_parts: How many parts of the population it holds for this rank; 0 for the population.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, num_parts: int = 0) -> None:
         """Refer to an exported directory without owning it."""
         self.path = path
+        self.num_parts = num_parts
 
     @classmethod
     def export(
@@ -51,6 +54,7 @@ class Snapshot:
         seed: int,
         shuffle: bool,
         replacement: bool,
+        partition: Partition | None = None,
     ) -> Snapshot:
         """Write the dataset's present state to a fresh directory, which the result owns.
 
@@ -60,19 +64,57 @@ class Snapshot:
             seed: The seed of the stream.
             shuffle: Whether rows are drawn at random.
             replacement: Whether a drawn row may be drawn again at once.
+            partition: The parts that consumers draw from; None where all draw from all rows.
 
         Raises:
             WeightError: The order cannot honour the weights of the table.
+            ConfigError: There are more parts than rows that can be drawn.
             OSError: The directory cannot be made or written.
         """
+        snapshot = cls._owned(work_dir)
+        native.export_snapshot(snapshot.path, seed=seed, shuffle=shuffle, replacement=replacement)
+        if partition is not None:
+            keep_weights(snapshot.path, weights_of(native))
+            snapshot.export_parts(partition, seed)
+        return snapshot
 
-        def write(directory: str) -> None:
-            native.export_snapshot(directory, seed=seed, shuffle=shuffle, replacement=replacement)
+    def reseeded(
+        self,
+        work_dir: str | None,
+        *,
+        seed: int,
+        shuffle: bool,
+        replacement: bool,
+        partition: Partition | None = None,
+    ) -> Snapshot:
+        """Write the same table with another seed; the arguments are those of `export`."""
+        native = _core.Dataset.open_snapshot(self.path, _core.ThreadPool(1))
+        snapshot = self._owned(work_dir)
+        native.export_snapshot(snapshot.path, seed=seed, shuffle=shuffle, replacement=replacement)
+        if partition is not None:
+            keep_weights(snapshot.path, kept_weights(self.path))
+            snapshot.export_parts(partition, seed)
+        return snapshot
 
-        return cls._owned(write, work_dir)
+    def export_parts(self, partition: Partition, seed: int) -> None:
+        """Write the parts of this rank into the snapshot of the population.
+
+        Args:
+            partition: The parts.
+            seed: The seed of the stream.
+        """
+        population = Population(self.path, partition.num_parts, seed=seed)
+        for part in range(partition.parts_per_rank):
+            population.restricted_to(partition.number_of(part)).export_snapshot(
+                self._part_path(part), seed=seed, shuffle=True, replacement=True
+            )
+        self.num_parts = partition.parts_per_rank
+
+    def _part_path(self, part: int) -> str:
+        return str(Path(self.path) / f"part-{part}")
 
     @classmethod
-    def _owned(cls, write: Callable[[str], None], work_dir: str | None) -> Snapshot:
+    def _owned(cls, work_dir: str | None) -> Snapshot:
         if work_dir is None:
             _remove_abandoned_once()
         else:
@@ -81,16 +123,17 @@ class Snapshot:
         snapshot = cls(directory)
         # Before the export, so that a failed or interrupted one leaves nothing behind either.
         Finalize(snapshot, _remove, args=(directory, _lock(directory)), exitpriority=_EXIT_PRIORITY)
-        write(directory)
         return snapshot
 
-    def open(self, num_threads: int) -> _core.Dataset:
-        """Map the snapshot in this process, with a pool of reader threads."""
-        return _core.Dataset.open_snapshot(self.path, _core.ThreadPool(num_threads))
+    def open_parts(self, num_threads: int) -> list[_core.Dataset]:
+        """Map the parts of the population in this process, with one pool of reader threads."""
+        pool = _core.ThreadPool(num_threads)
+        paths = [self._part_path(part) for part in range(self.num_parts)] or [self.path]
+        return [_core.Dataset.open_snapshot(path, pool) for path in paths]
 
-    def __reduce__(self) -> tuple[type[Snapshot], tuple[str]]:
-        """Pickle the path alone."""
-        return Snapshot, (self.path,)
+    def __reduce__(self) -> tuple[type[Snapshot], tuple[str, int]]:
+        """Pickle the path, not the ownership."""
+        return Snapshot, (self.path, self.num_parts)
 
     def __repr__(self) -> str:
         """Show the directory."""

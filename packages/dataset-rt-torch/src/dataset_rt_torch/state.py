@@ -24,6 +24,7 @@ _INTEGERS = (
     "global_batch_size",
     "world_size",
     "batch_size",
+    "num_parts",
 )
 # Seeds have 64 bits; everything else counts positions of the stream, or parts of them.
 _LARGEST = {**dict.fromkeys(_INTEGERS, 2**63 - 1), "seed": 2**64 - 1}
@@ -46,6 +47,7 @@ class LoaderIdentity:
         samples_per_epoch: Samples of an epoch over all ranks.
         batch_size: Samples of a batch on one rank.
         world_size: How many ranks share a global batch.
+        num_parts: Parts of the population that consumers draw from; 1 if it is not divided.
         drop_last: Whether a last, smaller global batch is left out.
         fingerprint: Fingerprint of the caches and the active table.
         caches: Id, name and number of samples of each cache, for messages.
@@ -55,6 +57,7 @@ class LoaderIdentity:
     samples_per_epoch: int
     batch_size: int
     world_size: int
+    num_parts: int
     drop_last: bool
     fingerprint: str
     caches: tuple[tuple[int, str, int], ...]
@@ -99,6 +102,7 @@ def to_state(identity: LoaderIdentity, resumption: Resumption) -> dict[str, Any]
         "drop_last": identity.drop_last,
         "world_size": identity.world_size,
         "batch_size": identity.batch_size,
+        "num_parts": identity.num_parts,
         "fingerprint": identity.fingerprint,
         "caches": [
             {"cache_id": cache_id, "name": name, "samples": samples}
@@ -130,7 +134,11 @@ def from_state(
         "samples_per_epoch": identity.samples_per_epoch,
         "global_batch_size": identity.global_batch_size,
         "drop_last": identity.drop_last,
+        "num_parts": identity.num_parts,
     }
+    if identity.num_parts > 1:
+        # Which part a batch comes from depends on how they are dealt to the ranks.
+        expected["world_size"] = identity.world_size
     if expected_seed is not None:
         expected["seed"] = expected_seed
     for name, own in expected.items():

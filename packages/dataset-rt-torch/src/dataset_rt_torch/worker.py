@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from torch.utils.data import Dataset, get_worker_info
 from dataset_rt.batch import CachedBatch
 from dataset_rt_torch.failures import BatchFailure
 from dataset_rt_torch.readahead import PendingWindow
-from dataset_rt_torch.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dataset_rt import _core
     from dataset_rt.records import CachedSample
     from dataset_rt_torch.options import LoaderOptions
+    from dataset_rt_torch.snapshot import Snapshot
     from dataset_rt_torch.windows import Window
 
 
@@ -42,12 +43,19 @@ class WindowSamples:
         return list(self.native)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadWindow:
-    """A window with what is in it."""
+    """A window with what is in it.
+
+    Attributes:
+        window: The window.
+        content: Its samples, still to be made, or its batch.
+        read_nanoseconds: How long this process was kept from going on by reading it.
+    """
 
     window: Window
     content: WindowSamples | CachedBatch
+    read_nanoseconds: int = 0
 
 
 class OpenSnapshot:
@@ -63,40 +71,40 @@ class OpenSnapshot:
         self.snapshot = snapshot
         self.num_threads = num_threads
         self._lock = threading.Lock()
-        self._native: _core.Dataset | None = None
+        self._parts: list[_core.Dataset] | None = None
         self._process_id = os.getpid()
-        self._inherited: list[_core.Dataset] = []
+        self._inherited: list[list[_core.Dataset]] = []
 
     @property
-    def native(self) -> _core.Dataset:
-        """The open dataset of this process."""
+    def parts(self) -> list[_core.Dataset]:
+        """The open datasets of this process, one for each part; the only one if not divided."""
         self._leave_parent()
-        if self._native is None:
+        if self._parts is None:
             with self._lock:
-                if self._native is None:
-                    self._native = self.snapshot.open(self.num_threads)
-        return self._native
+                if self._parts is None:
+                    self._parts = self.snapshot.open_parts(self.num_threads)
+        return self._parts
 
     def _leave_parent(self) -> None:
-        """In a forked child, make room for a dataset of its own."""
+        """In a forked child, make room for datasets of its own."""
         if self._process_id == os.getpid():
             return
         self._process_id = os.getpid()
         # A thread that was not forked may hold it.
         self._lock = threading.Lock()
-        if self._native is not None:
+        if self._parts is not None:
             # Kept, because dropping it would wait for the parent's threads.
-            self._inherited.append(self._native)
-            self._native = None
+            self._inherited.append(self._parts)
+            self._parts = None
 
     def reseeded(self, seed: int, options: LoaderOptions) -> OpenSnapshot:
         """Return the same table with the stream of another seed."""
-        snapshot = Snapshot.export(
-            self.native,
+        snapshot = self.snapshot.reseeded(
             options.work_dir,
             seed=seed,
             shuffle=options.shuffle,
             replacement=options.replacement,
+            partition=options.partition,
         )
         return OpenSnapshot(snapshot, self.num_threads)
 
@@ -106,7 +114,11 @@ class OpenSnapshot:
 
 
 class WindowDataset(Dataset[Any]):
-    """A map-style dataset whose one index is a whole window."""
+    """A map-style dataset whose one index is a whole window.
+
+    Attributes:
+        opened: The snapshot that is read.
+    """
 
     def __init__(self, opened: OpenSnapshot, *, gathers_batches: bool, num_samples: int) -> None:
         """Describe what to read.
@@ -116,7 +128,7 @@ class WindowDataset(Dataset[Any]):
             gathers_batches: Whether a window becomes a `CachedBatch`, not samples.
             num_samples: The length: samples of an epoch over all ranks.
         """
-        self._opened = opened
+        self.opened = opened
         self._gathers_batches = gathers_batches
         self._num_samples = num_samples
 
@@ -130,23 +142,25 @@ class WindowDataset(Dataset[Any]):
 
     def __getitems__(self, window: Window | PendingWindow) -> ReadWindow | BatchFailure:
         """Return what is in a window; in a worker process, a failure in place of an error."""
-        if isinstance(window, PendingWindow):
-            begun: ReadWindow = window.result()
-            return begun
-        if get_worker_info() is None:
-            return self.read(window)
+        began = time.perf_counter_ns()
         try:
-            return self.read(window)
-        except Exception as error:  # noqa: BLE001
+            read: ReadWindow = (
+                window.result() if isinstance(window, PendingWindow) else self.read(window)
+            )
+        except Exception as error:
+            if get_worker_info() is None:
+                raise
             return BatchFailure(error)
+        read.read_nanoseconds = time.perf_counter_ns() - began
+        return read
 
     def reseed(self, seed: int, options: LoaderOptions) -> None:
         """Read another seed's stream over the same table from now on."""
-        self._opened = self._opened.reseeded(seed, options)
+        self.opened = self.opened.reseeded(seed, options)
 
     def read(self, window: Window) -> ReadWindow:
         """Read a window: its whole batch, or samples of which the first are being read ahead."""
-        native = self._opened.native
+        native = self.opened.parts[window.part]
         if self._gathers_batches:
             batch = native.batch_of_window(window.start, window.stop, window.padding_from)
             return ReadWindow(window, CachedBatch(batch))

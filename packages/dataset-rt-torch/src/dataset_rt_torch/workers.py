@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataset_rt import _core
 from dataset_rt_torch.distributed import local_world_size
+from dataset_rt_torch.worker_death import let_interrupts_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +56,7 @@ class WorkerStart:
 
     def __call__(self, worker_id: int) -> None:
         """End if the parent is gone, else go on."""
+        let_interrupts_through()
         parent = multiprocessing.parent_process()
         if parent is not None and not parent.is_alive():
             raise SystemExit(1)

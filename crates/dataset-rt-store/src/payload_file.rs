@@ -1,0 +1,109 @@
+//! Payload files read with positioned reads, with few of them open at a time.
+//!
+//! One list of open files serves the whole process, so the number of descriptors does not grow with
+//! shards, caches or datasets. A reader that finds the list locked opens the file for itself: no
+//! thread waits, and a child forked while a thread held the lock goes on.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use crate::error::StoreError;
+
+/// Files that stay open, the least recently used making room.
+const MAX_OPEN_FILES: usize = 32;
+
+/// Open files with the identities of what they were opened for, the last used at the end.
+type OpenFiles = Vec<(u64, Arc<File>)>;
+
+static OPEN_FILES: Mutex<OpenFiles> = Mutex::new(Vec::new());
+
+/// One payload file that is opened when it is needed.
+#[derive(Debug)]
+pub(crate) struct PayloadFile {
+    path: PathBuf,
+    /// Tells the files of this process apart, also after a path was replaced.
+    identity: u64,
+}
+
+impl PayloadFile {
+    /// Checks that the file is there and has the expected length.
+    pub(crate) fn new(path: &Path, expected_bytes: u64) -> Result<Self, StoreError> {
+        static IDENTITIES: AtomicU64 = AtomicU64::new(0);
+        let found = match std::fs::metadata(path) {
+            Ok(metadata) => metadata.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::FileMissing {
+                    path: path.to_owned(),
+                });
+            }
+            Err(error) => return Err(StoreError::io("read the length of", path)(error)),
+        };
+        if found != expected_bytes {
+            return Err(StoreError::FileLength {
+                path: path.to_owned(),
+                expected: expected_bytes,
+                found,
+            });
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Fills `out` with the bytes from `offset` on.
+    pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        let file = self.file()?;
+        match file.read_exact_at(out, offset) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(StoreError::FileShrank {
+                    path: self.path.clone(),
+                })
+            }
+            Err(error) => Err(StoreError::io("read", &self.path)(error)),
+        }
+    }
+
+    fn file(&self) -> Result<Arc<File>, StoreError> {
+        if let Some(mut files) = lock_if_free()
+            && let Some(place) = files.iter().position(|(other, _)| *other == self.identity)
+        {
+            let last = files.len() - 1;
+            files[place..].rotate_left(1);
+            return Ok(Arc::clone(&files[last].1));
+        }
+        let file = Arc::new(File::open(&self.path).map_err(StoreError::io("open", &self.path))?);
+        if let Some(mut files) = lock_if_free() {
+            if files.len() >= MAX_OPEN_FILES {
+                files.remove(0);
+            }
+            files.push((self.identity, Arc::clone(&file)));
+        }
+        Ok(file)
+    }
+}
+
+impl Drop for PayloadFile {
+    fn drop(&mut self) {
+        if let Some(mut files) = lock_if_free() {
+            files.retain(|(identity, _)| *identity != self.identity);
+        }
+    }
+}
+
+fn lock_if_free() -> Option<MutexGuard<'static, OpenFiles>> {
+    match OPEN_FILES.try_lock() {
+        Ok(files) => Some(files),
+        Err(TryLockError::Poisoned(files)) => Some(files.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}

@@ -1,0 +1,116 @@
+"""Loading workers that die, hang or cannot start: one exception says which, why, and what to do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dataset_rt import DatasetRtError
+from dataset_rt_torch import WorkerError, WorkerTimeoutError
+from tests.torch.loading import flat, number_of, numbers_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dataset_rt import CachedDataset, CachedSample
+
+
+def make_loader(dataset: CachedDataset, **options: Any) -> Any:
+    return dataset.to_torch_dataloader(
+        **{
+            "batch_size": 5,
+            "shuffle": False,
+            "num_workers": 2,
+            "multiprocessing_context": "fork",
+            **options,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGKILL, r"was killed by SIGKILL, likely out of memory\nhint: use fewer workers"),
+        (signal.SIGBUS, r"was killed by SIGBUS, likely out of shared memory: /dev/shm has "),
+        (signal.SIGSEGV, r"was killed by SIGSEGV, so native code that it called has crashed\n"),
+        (signal.SIGTERM, r"was killed by SIGTERM, expected it to live as long as its loader"),
+    ],
+)
+def test_a_killed_worker_is_an_error_that_names_the_signal(
+    dataset: CachedDataset, number: signal.Signals, message: str
+) -> None:
+    def die(sample: CachedSample) -> int:
+        if sample.metadata["number"] == 37:
+            # Torch and pytest handle some of these signals; the default action is to die.
+            signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
+            os.kill(os.getpid(), number)
+        return number_of(sample)
+
+    loader = make_loader(dataset, sample_transform_fn=die)
+    with pytest.raises(
+        WorkerError, match=r"^loading worker 1 \(process \d+\) " + message
+    ) as caught:
+        list(loader)
+    assert isinstance(caught.value, (DatasetRtError, RuntimeError))
+    assert caught.value.__context__ is None, "torch's own words would only repeat it"
+
+
+def test_a_worker_that_exits_is_an_error_that_names_its_status(dataset: CachedDataset) -> None:
+    def leave(_sample: CachedSample) -> int:
+        os._exit(3)
+
+    with pytest.raises(WorkerError, match=r"loading worker [01] .* exited with status 3, expected"):
+        next(iter(make_loader(dataset, sample_transform_fn=leave)))
+
+
+def test_a_hanging_worker_is_an_error_after_the_timeout(dataset: CachedDataset) -> None:
+    def hang(sample: CachedSample) -> int:
+        # Longer than the timeout, and short enough for the worker to leave by itself.
+        time.sleep(2.5)
+        return number_of(sample)
+
+    loader = make_loader(dataset, sample_transform_fn=hang, num_workers=1, timeout=1, batch_size=1)
+    with pytest.raises(
+        WorkerTimeoutError, match="no batch came from 1 loading workers within 1 seconds"
+    ) as caught:
+        next(iter(loader))
+    assert isinstance(caught.value, TimeoutError)
+
+
+@pytest.mark.parametrize("persistent_workers", [True, False])
+def test_after_a_death_the_loader_starts_new_workers(
+    dataset: CachedDataset, tmp_path: Path, persistent_workers: bool
+) -> None:
+    poison = tmp_path / "poison"
+    poison.touch()
+
+    def die_once(sample: CachedSample) -> int:
+        # Not at once: torch hears of a death only after it has started all workers.
+        if poison.exists() and sample.metadata["number"] >= 30:
+            os._exit(1)
+        return number_of(sample)
+
+    loader = make_loader(
+        dataset, sample_transform_fn=die_once, persistent_workers=persistent_workers
+    )
+    loader.set_epoch(0)
+    with pytest.raises(WorkerError):
+        list(loader)
+    poison.unlink()
+    loader.set_epoch(0)
+    assert flat(numbers_of(loader)) == list(range(50))
+
+
+def test_an_error_of_a_transform_that_looks_like_torchs_stays_itself(
+    dataset: CachedDataset,
+) -> None:
+    def fail(_sample: CachedSample) -> int:
+        raise RuntimeError("DataLoader timed out after 3 seconds")
+
+    with pytest.raises(RuntimeError, match="timed out after 3 seconds") as caught:
+        next(iter(make_loader(dataset, sample_transform_fn=fail, timeout=60)))
+    assert type(caught.value) is RuntimeError
