@@ -44,25 +44,30 @@ def interrupted(
     """
     switch_interval = sys.getswitchinterval()
     sys.setswitchinterval(1e6)
-    begins = threading.Event()
     main = threading.main_thread().ident
     assert main is not None
 
-    def send() -> None:
-        begins.wait()
-        signal.pthread_kill(main, signal.SIGINT)
-
     def run(call: Callable[[CachedDataset], object]) -> CachedDataset:
-        sender = threading.Thread(target=send)
-        sender.start()
         while True:
             dataset = runtime.cached_dataset(path)
+            begins = threading.Event()
+
+            def send(begins: threading.Event = begins) -> None:
+                begins.wait()
+                signal.pthread_kill(main, signal.SIGINT)
+
+            sender = threading.Thread(target=send)
+            sender.start()
+            is_finished = False
             try:
                 begins.set()
                 call(dataset)
+                is_finished = True
+                sender.join()
             except KeyboardInterrupt:
                 sender.join()
-                return dataset
+                if not is_finished:
+                    return dataset
 
     yield run
     sys.setswitchinterval(switch_interval)
@@ -131,11 +136,11 @@ def test_a_fingerprint_that_was_interrupted_is_right_the_next_time(
 def test_an_interrupted_export_can_be_done_again(
     interrupted: Callable[..., CachedDataset], tmp_path: Path
 ) -> None:
-    options = {"seed": 3, "shuffle": True, "replacement": True}
+    directory = str(tmp_path / "snapshot")
 
     def weigh_and_export(dataset: CachedDataset) -> None:
         dataset.set_weights(weights())
-        dataset._native.export_snapshot(str(tmp_path / "snapshot"), **options)
+        dataset._native.export_snapshot(directory, seed=3, shuffle=True, replacement=True)
 
     dataset = interrupted(weigh_and_export)
     weigh_and_export(dataset)
