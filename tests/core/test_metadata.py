@@ -69,11 +69,27 @@ def test_a_column_of_only_none_is_a_null_column(
     dataset.update_metadata(dataset.get_metadata().filter(pl.col("y") > 0))
     assert dataset.get_metadata()["y"].to_list() == [1, 2]
     assert dataset.get_metadata()["x"].to_list() == [None, None]
+    assert dataset.get_metadata().schema["x"] == pl.Null
+    table = dataset.get_metadata().with_columns(x=pl.lit(True))
+    dataset.update_metadata(table)
+    assert dataset.get_metadata().schema["x"] == pl.Boolean
 
 
 def test_an_added_column_of_only_none(numbers: CachedDataset) -> None:
-    numbers.update_metadata(numbers.get_metadata().with_columns(note=None))
+    table = numbers.get_metadata().with_columns(
+        note=None, flag=pl.lit(None, dtype=pl.Boolean), number=pl.col("number")
+    )
+    numbers.update_metadata(table)
     assert numbers.get_metadata()["note"].null_count() == 20
+    assert numbers.get_metadata().schema["note"] == pl.Null
+    assert numbers.get_metadata().schema["flag"] == pl.Boolean
+
+
+def test_a_stored_column_that_became_all_null_keeps_its_type(numbers: CachedDataset) -> None:
+    numbers.update_metadata(numbers.get_metadata().with_columns(half=None, number=None))
+    assert numbers.get_metadata()["half"].null_count() == 20
+    assert numbers.get_metadata().schema["half"] == pl.Float64
+    assert numbers.get_metadata().schema["number"] == pl.Int64
 
 
 def test_a_stream_that_cannot_be_read_is_refused(numbers: CachedDataset) -> None:
@@ -228,6 +244,26 @@ class TestFormats:
         assert isinstance(frame, pd.DataFrame)
         numbers_in_order.update_metadata(frame)
         assert numbers_in_order.get_metadata()["is_chosen"].sum() == 2
+
+    def test_integers_that_pandas_made_floats_for_the_sake_of_nulls(
+        self, numbers_in_order: CachedDataset
+    ) -> None:
+        expected = numbers_in_order.get_metadata().with_columns(
+            number=pl.when(pl.col("number") != 7).then(pl.col("number"))
+        )
+        frame = expected.to_pandas()
+        assert frame["number"].dtype == "float64"
+        numbers_in_order.update_metadata(frame)
+        assert numbers_in_order.get_metadata()["number"].equals(expected["number"])
+
+    @pytest.mark.parametrize("value", [2.5, 2.0**53 + 2, float("inf"), -1e300])
+    def test_floats_that_are_no_integers_are_refused(
+        self, numbers: CachedDataset, value: float
+    ) -> None:
+        number = pl.when(pl.col("number") == 11).then(pl.lit(value)).otherwise(pl.col("number"))
+        table = numbers.get_metadata().with_columns(number=number)
+        with pytest.raises(MetadataTableError, match=r"\"number\" are no whole(.|\n)*row 11: "):
+            numbers.update_metadata(table)
 
     @pytest.mark.parametrize(
         ("make", "message"),

@@ -20,21 +20,6 @@ pub enum ActiveTable {
 }
 
 impl ActiveTable {
-    /// The table of these records out of `records`, without memory where it is the whole.
-    #[must_use]
-    pub fn of_records(rows: Vec<RecordNumber>, records: u64) -> Self {
-        let is_whole = rows.len() as u64 == records
-            && rows
-                .iter()
-                .zip(0_u64..)
-                .all(|(record, number)| *record == number);
-        if is_whole {
-            Self::Whole { records }
-        } else {
-            Self::Listed(Flat::from(rows))
-        }
-    }
-
     /// Number of rows.
     #[must_use]
     pub fn len(&self) -> u64 {

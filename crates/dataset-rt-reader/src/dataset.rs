@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
-use dataset_rt_sampler::LAST_POSITION;
+use dataset_rt_sampler::{Flat, InOrder, LAST_POSITION};
 
 use crate::active_table::{ActiveTable, RecordNumber};
 use crate::caches::CacheSet;
 use crate::error::ReaderError;
+use crate::metadata_table::MetadataTable;
 use crate::options::{DrawOptions, ReadOptions};
+use crate::parallel::{PoolExecutor, StopFlag};
 use crate::pool::Pool;
 use crate::read_ahead::{BatchReadAhead, SampleReadAhead};
 use crate::table_edit::{TableEdit, records_of_identities};
@@ -22,6 +23,16 @@ pub struct Dataset {
     /// `None` once closed.
     view: RwLock<Option<Arc<View>>>,
     session: Mutex<Session>,
+}
+
+/// A change of the table or its weights that was checked, but that nobody sees yet.
+///
+/// Making it takes as long as the table is; applying it takes no time. So whoever makes it can be
+/// interrupted at any moment, and the dataset is as it was.
+#[derive(Debug)]
+pub struct Edit {
+    view: View,
+    sets_epoch_len: bool,
 }
 
 /// Where the next iterator begins and how far it goes.
@@ -42,7 +53,7 @@ impl Dataset {
         let caches = CacheSet::open(paths, read.schema, read.backend)?;
         let rows = caches.len();
         Ok(Self::of_view(View {
-            stream: View::stream_of(draw, rows, None)?,
+            stream: View::stream_of(draw, rows, None, &InOrder)?,
             table: ActiveTable::Whole { records: rows },
             weights: None,
             edited: None,
@@ -54,9 +65,13 @@ impl Dataset {
         }))
     }
 
-    /// Opens an exported snapshot.
-    pub fn open_snapshot(directory: &Path, pool: Arc<Pool>) -> Result<Self, ReaderError> {
-        Ok(Self::of_view(View::open_snapshot(directory, pool)?))
+    /// Opens an exported snapshot, to be drawn with its own seed or another; O(1) either way.
+    pub fn open_snapshot(
+        directory: &Path,
+        pool: Arc<Pool>,
+        seed: Option<u64>,
+    ) -> Result<Self, ReaderError> {
+        Ok(Self::of_view(View::open_snapshot(directory, pool, seed)?))
     }
 
     fn of_view(view: View) -> Self {
@@ -168,77 +183,100 @@ impl Dataset {
         records_of_identities(&self.view()?.caches, cache_ids, sample_ids)
     }
 
-    /// Replaces the active table, restarts the stream and sets the epoch to the new row count.
-    /// A table that is refused changes nothing.
-    pub fn update_metadata(
+    /// Checks a new active table whole. Applying it restarts the stream and sets the epoch to the
+    /// new row count.
+    pub fn edit_metadata(
         &self,
-        schema: &Schema,
-        batches: &[RecordBatch],
-    ) -> Result<(), ReaderError> {
+        table: &MetadataTable,
+        stop: &StopFlag,
+    ) -> Result<Edit, ReaderError> {
         let view = self.view()?;
+        let pool = &view.pool;
+        let executor = PoolExecutor { pool, stop };
         let TableEdit {
             table,
             weights,
             batches,
-        } = TableEdit::check(&view.caches, schema, batches)?;
-        let weights = plain_if_ones(weights);
-        let rows = table.len();
-        let edited = Some(Arc::from(batches));
-        self.replace(&view, table, weights, edited)?;
-        *self.session() = Session {
-            cursor: 0,
-            epoch_len: rows,
-        };
-        Ok(())
+        } = TableEdit::check(&view.caches, table, &executor)?;
+        Ok(Edit {
+            view: edited(&view, table, weights, Some(Arc::from(batches)), &executor)?,
+            sets_epoch_len: true,
+        })
     }
 
-    /// Gives every active row a weight and restarts the stream; refused weights change nothing.
-    pub fn set_weights(&self, weights: Vec<f64>) -> Result<(), ReaderError> {
+    /// Checks a weight for every active row. Applying them restarts the stream.
+    pub fn edit_weights(&self, weights: Flat<f64>, stop: &StopFlag) -> Result<Edit, ReaderError> {
         let view = self.view()?;
         if weights.len() as u64 != view.num_rows() {
             let (expected, found) = (view.num_rows(), weights.len() as u64);
             return Err(ReaderError::WeightCount { expected, found });
         }
-        let edited = view.edited.clone();
-        self.replace(&view, view.table.clone(), plain_if_ones(weights), edited)?;
-        self.session().cursor = 0;
-        Ok(())
+        let weights = (!are_ones(weights.as_slice())).then_some(weights);
+        let pool = &view.pool;
+        let executor = PoolExecutor { pool, stop };
+        let (table, batches) = (view.table.clone(), view.edited.clone());
+        Ok(Edit {
+            view: edited(&view, table, weights, batches, &executor)?,
+            sets_epoch_len: false,
+        })
     }
 
-    fn replace(
-        &self,
-        view: &View,
-        table: ActiveTable,
-        weights: Option<Arc<[f64]>>,
-        edited: Option<Arc<[RecordBatch]>>,
-    ) -> Result<(), ReaderError> {
-        let stream = View::stream_of(view.draw, table.len(), weights.as_deref())?;
-        let replacement = View {
-            caches: Arc::clone(&view.caches),
-            table,
-            weights,
-            edited,
-            stream,
-            draw: view.draw,
-            read: view.read,
-            pool: Arc::clone(&view.pool),
-            fingerprint: OnceLock::new(),
-        };
+    /// Makes an edit the present state of the dataset; of several, the last one applied stays.
+    pub fn apply(&self, edit: Edit) -> Result<(), ReaderError> {
+        let rows = edit.view.num_rows();
         let mut current = self.view.write().unwrap_or_else(PoisonError::into_inner);
         if current.is_none() {
             return Err(ReaderError::Closed);
         }
-        *current = Some(Arc::new(replacement));
+        *current = Some(Arc::new(edit.view));
+        drop(current);
+        let mut session = self.session();
+        session.cursor = 0;
+        if edit.sets_epoch_len {
+            session.epoch_len = rows;
+        }
         Ok(())
+    }
+
+    /// [`Dataset::edit_metadata`], applied at once.
+    pub fn update_metadata(&self, table: &MetadataTable) -> Result<(), ReaderError> {
+        self.apply(self.edit_metadata(table, &StopFlag::default())?)
+    }
+
+    /// [`Dataset::edit_weights`], applied at once.
+    pub fn set_weights(&self, weights: Vec<f64>) -> Result<(), ReaderError> {
+        self.apply(self.edit_weights(Flat::from(weights), &StopFlag::default())?)
     }
 }
 
-/// Weights that are all 1 take no memory.
-fn plain_if_ones(weights: Vec<f64>) -> Option<Arc<[f64]>> {
-    #[expect(
-        clippy::float_cmp,
-        reason = "exactly 1 is what a table without weights says"
-    )]
-    let is_plain = weights.iter().all(|&weight| weight == 1.0);
-    (!is_plain).then(|| Arc::from(weights))
+/// A view with another table or other weights.
+fn edited(
+    view: &View,
+    table: ActiveTable,
+    weights: Option<Flat<f64>>,
+    edited: Option<Arc<[RecordBatch]>>,
+    executor: &PoolExecutor<'_>,
+) -> Result<View, ReaderError> {
+    let values = weights.as_ref().map(Flat::as_slice);
+    let stream = View::stream_of(view.draw, table.len(), values, executor)?;
+    Ok(View {
+        caches: Arc::clone(&view.caches),
+        table,
+        weights,
+        edited,
+        stream,
+        draw: view.draw,
+        read: view.read,
+        pool: Arc::clone(&view.pool),
+        fingerprint: OnceLock::new(),
+    })
+}
+
+/// Whether these weights say what a table without weights says, which takes no memory.
+#[expect(
+    clippy::float_cmp,
+    reason = "exactly 1 is what a table without weights says"
+)]
+pub(crate) fn are_ones(weights: &[f64]) -> bool {
+    weights.iter().all(|&weight| weight == 1.0)
 }

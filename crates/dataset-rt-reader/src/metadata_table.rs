@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, LargeStringBuilder};
 use arrow_array::{
-    ArrayRef, Float64Array, Int64Array, NullArray, RecordBatch, RecordBatchOptions, new_null_array,
+    ArrayRef, Float64Array, NullArray, RecordBatch, RecordBatchOptions, new_null_array,
 };
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use dataset_rt_store::format::METADATA_BATCH_ROWS;
-use dataset_rt_store::{Cache, Column, ColumnType, StoreError, Value};
+use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+use dataset_rt_sampler::Flat;
+use dataset_rt_store::{Column, ColumnType, StoreError, Value};
 
 use crate::active_table::{ActiveTable, RecordNumber};
 use crate::caches::{CacheSet, value_at};
 use crate::error::ReaderError;
+use crate::huge::HugeArray;
+use crate::parallel::StopFlag;
 use crate::view::View;
 
 /// Column of the cache identity.
@@ -33,66 +37,35 @@ pub struct MetadataTable {
 
 impl View {
     /// The active table: identities, stored columns, weight, and what the user added.
-    pub fn metadata_table(&self) -> Result<MetadataTable, ReaderError> {
-        if let Some(edited) = &self.edited {
-            return self.edited_table(edited);
-        }
-        let schema = table_schema(self.caches.columns());
-        let mut batches = Vec::new();
-        match &self.table {
-            ActiveTable::Whole { .. } => {
-                for (cache_index, cache) in self.caches.caches().iter().enumerate() {
-                    for number in 0..cache.metadata().num_batches() {
-                        let first = self.caches.first_record(cache_index)
-                            + (number * METADATA_BATCH_ROWS) as u64;
-                        let columns = self.caches.stored_columns(cache_index, number)?;
-                        let first_sample = (number * METADATA_BATCH_ROWS) as i64;
-                        batches.push(self.with_identities(
-                            &schema,
-                            cache,
-                            first_sample,
-                            first as usize,
-                            columns,
-                        )?);
-                    }
-                }
-            }
+    pub fn metadata_table(&self, stop: &StopFlag) -> Result<MetadataTable, ReaderError> {
+        match (&self.edited, &self.table) {
+            (Some(edited), _) => self.edited_table(edited),
+            (None, ActiveTable::Whole { .. }) => self.whole_table(stop),
             // Rows are listed only by an edited table or by a snapshot, and that keeps no table.
-            ActiveTable::Listed(_) => {
-                return Err(ReaderError::TableRefused {
-                    reason: "a snapshot keeps no metadata table".to_owned(),
-                });
-            }
+            (None, ActiveTable::Listed(_)) => Err(ReaderError::TableRefused {
+                reason: "a snapshot keeps no metadata table".to_owned(),
+            }),
         }
-        Ok(MetadataTable { schema, batches })
     }
 
-    /// One batch of a whole cache, with the columns that the table adds.
-    fn with_identities(
+    /// The weights of some rows, which tables share with this view.
+    pub(crate) fn weights_of_rows(
         &self,
-        schema: &SchemaRef,
-        cache: &Cache,
-        first_sample: i64,
-        first_row: usize,
-        stored: RecordBatch,
-    ) -> Result<RecordBatch, ArrowError> {
-        let rows = stored.num_rows();
-        let weights = self.weights_of_rows(first_row, rows);
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(stored.num_columns() + 3);
-        columns.push(Arc::new(Int64Array::from_value(cache.id() as i64, rows)));
-        columns.push(Arc::new(Int64Array::from_iter_values(
-            first_sample..first_sample + rows as i64,
-        )));
-        columns.extend(stored.columns().iter().cloned());
-        columns.push(Arc::new(weights));
-        RecordBatch::try_new(Arc::clone(schema), columns)
-    }
-
-    fn weights_of_rows(&self, first: usize, rows: usize) -> Float64Array {
-        match &self.weights {
-            Some(weights) => weights[first..first + rows].to_vec().into(),
-            None => Float64Array::from_value(1.0, rows),
-        }
+        first: usize,
+        rows: usize,
+    ) -> Result<Float64Array, ReaderError> {
+        let values = match &self.weights {
+            Some(weights) => {
+                let all = Buffer::from(Bytes::from_owner(WeightBytes(weights.clone())));
+                ScalarBuffer::new(all, first, rows)
+            }
+            None => {
+                let mut ones = HugeArray::zeroed(rows, "a metadata column")?;
+                ones.as_mut_slice().fill(1.0);
+                ScalarBuffer::new(ones.into_buffer(), 0, rows)
+            }
+        };
+        Ok(Float64Array::new(values, None))
     }
 
     /// The user's table; its weights may have been set anew since.
@@ -103,11 +76,20 @@ impl View {
         let mut batches = Vec::with_capacity(edited.len());
         for batch in edited {
             let mut columns = batch.columns().to_vec();
-            columns[weight] = Arc::new(self.weights_of_rows(first_row, batch.num_rows()));
+            columns[weight] = Arc::new(self.weights_of_rows(first_row, batch.num_rows())?);
             first_row += batch.num_rows();
             batches.push(RecordBatch::try_new(Arc::clone(&schema), columns)?);
         }
         Ok(MetadataTable { schema, batches })
+    }
+}
+
+/// Weights as the memory of an Arrow column.
+struct WeightBytes(Flat<f64>);
+
+impl AsRef<[u8]> for WeightBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 }
 
@@ -136,7 +118,11 @@ impl CacheSet {
     }
 
     /// One stored batch of one cache, in the columns of the dataset.
-    fn stored_columns(&self, cache_index: usize, batch: usize) -> Result<RecordBatch, ReaderError> {
+    pub(crate) fn stored_columns(
+        &self,
+        cache_index: usize,
+        batch: usize,
+    ) -> Result<RecordBatch, ReaderError> {
         let stored = self.caches()[cache_index].metadata().copied_batch(batch)?;
         let rows = stored.num_rows();
         let columns = self

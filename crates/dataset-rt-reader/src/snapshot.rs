@@ -13,6 +13,7 @@ use crate::active_table::ActiveTable;
 use crate::caches::CacheSet;
 use crate::error::ReaderError;
 use crate::options::{DrawOptions, ReadOptions};
+use crate::parallel::{PoolExecutor, StopFlag};
 use crate::pool::Pool;
 use crate::view::View;
 
@@ -21,6 +22,9 @@ const ROWS_FILE: &str = "rows.bin";
 const WEIGHTS_FILE: &str = "weights.bin";
 const ELIGIBLE_FILE: &str = "eligible.bin";
 const SNAPSHOT_VERSION: u32 = 1;
+
+/// Bytes that are written between two looks at the stop flag.
+const WRITTEN_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,8 +50,14 @@ struct CacheEntry {
 
 impl View {
     /// Writes what another process needs to draw and read the same rows.
-    pub fn export_snapshot(&self, directory: &Path, draw: DrawOptions) -> Result<(), ReaderError> {
-        let stream = self.stream_for(draw)?;
+    pub fn export_snapshot(
+        &self,
+        directory: &Path,
+        draw: DrawOptions,
+        stop: &StopFlag,
+    ) -> Result<(), ReaderError> {
+        let stream = self.stream_for(draw, stop)?;
+        let fingerprint = self.fingerprint(stop)?.to_owned();
         fs::create_dir_all(directory).map_err(ReaderError::io("create", directory))?;
         let rows = match &self.table {
             ActiveTable::Whole { .. } => None,
@@ -61,7 +71,7 @@ impl View {
             (ELIGIBLE_FILE, eligible),
         ] {
             if let Some(bytes) = bytes {
-                write(&directory.join(file), bytes)?;
+                write(&directory.join(file), bytes, stop)?;
             }
         }
         let cache_entry = |cache: &dataset_rt_store::Cache| CacheEntry {
@@ -77,16 +87,16 @@ impl View {
             has_eligible: eligible.is_some(),
             draw,
             read: self.read,
-            fingerprint: self.fingerprint().to_owned(),
+            fingerprint,
         };
         let path = directory.join(DESCRIPTION_FILE);
         let text = serde_json::to_vec_pretty(&description)
             .map_err(|error| ReaderError::io("encode", &path)(error.into()))?;
-        write(&path, &text)
+        write(&path, &text, stop)
     }
 
     /// The stream of other draw options; a weight table that is there already is shared.
-    pub(crate) fn stream_for(&self, draw: DrawOptions) -> Result<Stream, ReaderError> {
+    fn stream_for(&self, draw: DrawOptions, stop: &StopFlag) -> Result<Stream, ReaderError> {
         let order = draw.order();
         if order == self.stream.kind() {
             let (table, eligible) = (self.stream.weight_table(), self.stream.eligible_rows());
@@ -99,11 +109,19 @@ impl View {
                 eligible.cloned(),
             )?);
         }
-        Self::stream_of(draw, self.num_rows(), self.weights.as_deref())
+        let pool = &self.pool;
+        let weights = self.weights.as_ref().map(Flat::as_slice);
+        Self::stream_of(draw, self.num_rows(), weights, &PoolExecutor { pool, stop })
     }
 
-    /// Opens an exported snapshot by mapping.
-    pub fn open_snapshot(directory: &Path, pool: Arc<Pool>) -> Result<Self, ReaderError> {
+    /// Opens an exported snapshot by mapping, to be drawn with its own seed or another.
+    ///
+    /// No table of a snapshot depends on the seed, so another one costs nothing.
+    pub(crate) fn open_snapshot(
+        directory: &Path,
+        pool: Arc<Pool>,
+        seed: Option<u64>,
+    ) -> Result<Self, ReaderError> {
         let path = directory.join(DESCRIPTION_FILE);
         let bad = |reason: String| ReaderError::BadSnapshot {
             path: directory.to_owned(),
@@ -150,7 +168,10 @@ impl View {
         } else {
             None
         };
-        let draw = description.draw;
+        let draw = DrawOptions {
+            seed: seed.unwrap_or(description.draw.seed),
+            ..description.draw
+        };
         let stream = Stream::new(draw.order(), draw.seed, description.rows, weights, eligible)?;
         Ok(Self {
             caches: Arc::new(caches),
@@ -166,10 +187,14 @@ impl View {
     }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), ReaderError> {
-    File::create(path)
-        .and_then(|mut file| file.write_all(bytes))
-        .map_err(ReaderError::io("write", path))
+fn write(path: &Path, bytes: &[u8], stop: &StopFlag) -> Result<(), ReaderError> {
+    let mut file = File::create(path).map_err(ReaderError::io("create", path))?;
+    for part in bytes.chunks(WRITTEN_BYTES) {
+        stop.check()?;
+        file.write_all(part)
+            .map_err(ReaderError::io("write", path))?;
+    }
+    Ok(())
 }
 
 fn map(path: &Path) -> Result<SharedBytes, ReaderError> {

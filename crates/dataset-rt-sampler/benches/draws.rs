@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use dataset_rt_sampler::{AliasEntry, OrderKind, Stream, WeightTable, philox4x32_10};
+use dataset_rt_sampler::{AliasEntry, InOrder, OrderKind, Stream, WeightTable, philox4x32_10};
 
 const POPULATIONS: [usize; 3] = [1_000, 1_000_000, 100_000_000];
 
@@ -112,7 +112,7 @@ fn build(criterion: &mut Criterion) {
                     population
                 ];
                 bencher.iter(|| {
-                    let result = WeightTable::build_into(&weights, &mut entries);
+                    let result = WeightTable::build_into(&weights, &mut entries, &InOrder);
                     result.expect("all weights are positive")
                 });
             },

@@ -50,6 +50,10 @@ pub enum SamplerError {
         other_weight: f64,
     },
 
+    /// The executor left parts of a computation out.
+    #[error("the computation was stopped before its end")]
+    Stopped,
+
     /// There is no row to draw.
     #[error("the population has 0 rows; expected at least 1")]
     EmptyPopulation,

@@ -6,6 +6,7 @@
 //! - [`WeightTable`] makes a weighted draw one table look-up; [`eligible_rows`] is the filter that
 //!   zero weights put on the two orders that do not draw by weight.
 //! - [`WindowPlan`] says which positions belong to which epoch, batch and rank.
+//! - [`Executor`] is how a caller lends its threads to the building of a table.
 //! - [`Flat`] lets tables live in a vector or in a memory map that the caller opened.
 //!
 //! There is no I/O, no thread and no global state here. The mapping from positions to rows is
@@ -30,6 +31,7 @@ compile_error!(
 );
 
 mod error;
+mod executor;
 mod flat;
 mod permutation;
 mod philox;
@@ -37,12 +39,14 @@ mod plan;
 mod quantize;
 mod sequential;
 mod stream;
+mod stretches;
 mod sweep;
 mod weight_table;
 mod weighted;
 mod weights;
 
 pub use error::{InvalidWeightsKind, SamplerError};
+pub use executor::{Executor, InOrder};
 pub use flat::{Flat, SharedBytes};
 pub use permutation::Permutation;
 pub use philox::philox4x32_10;

@@ -7,6 +7,8 @@
 //! goes to the heaviest row. So a row's share of the units is off its share of the weights by less
 //! than 2^-61, and rows of equal weight get equal units (the one heaviest row aside).
 
+use crate::SamplerError;
+use crate::executor::{Executor, map_blocks};
 use crate::weights::WeightSummary;
 
 /// The units of one bucket.
@@ -19,8 +21,10 @@ const EXPONENT_BIAS: i32 = 1023;
 #[derive(Debug)]
 pub(crate) struct Quantizer {
     scaler: Scaler,
+    /// The units of each block of rows, before any bonus.
+    pub(crate) blocks: Vec<BlockUnits>,
     /// What every row of positive weight gets of the units left over.
-    bonus: u64,
+    pub(crate) bonus: u64,
     /// The first row of the largest weight.
     pub(crate) heaviest_row: usize,
     /// What that row gets on top, as it does not divide evenly.
@@ -30,13 +34,21 @@ pub(crate) struct Quantizer {
 }
 
 impl Quantizer {
-    pub(crate) fn new(weights: &[f64], summary: &WeightSummary) -> Self {
-        let mut scaler = Scaler::new(weights, summary.largest);
+    /// `plain_sum` is the [`RoundedSum`] of the weights as they are.
+    pub(crate) fn new(
+        weights: &[f64],
+        summary: &WeightSummary,
+        plain_sum: RoundedSum,
+        executor: &dyn Executor,
+    ) -> Result<Self, SamplerError> {
+        let mut scaler = Scaler::new(weights, summary.largest, plain_sum);
         let target = weights.len() as u128 * FULL;
-        let left_over = loop {
-            let assigned = weights.iter().map(|&weight| scaler.units(weight)).sum();
+        let (mut blocks, left_over, heavy_without_bonus) = loop {
+            let heavy_from = scaler.heavy_from(summary.largest, 0);
+            let blocks = BlockUnits::of_blocks(weights, &scaler, heavy_from, executor)?;
+            let assigned = blocks.iter().map(|block| block.all).sum();
             match target.checked_sub(assigned) {
-                Some(left_over) => break left_over,
+                Some(left_over) => break (blocks, left_over, heavy_from),
                 // The sum of the weights came out too low in its 100th bit or so; one step of the
                 // scale is much more than that.
                 None => scaler.multiplier -= 1,
@@ -45,17 +57,19 @@ impl Quantizer {
         let positive_rows = u128::from(summary.positive_rows);
         let bonus = (left_over / positive_rows) as u64;
         let heaviest_bonus = (left_over % positive_rows) as u64;
-        let heavy_from = smallest_weight_where(summary.largest, |weight| {
-            scaler.units(weight) + u128::from(bonus) >= FULL
-        });
+        let heavy_from = scaler.heavy_from(summary.largest, bonus);
+        if heavy_from.to_bits() != heavy_without_bonus.to_bits() {
+            blocks = BlockUnits::of_blocks(weights, &scaler, heavy_from, executor)?;
+        }
         let heaviest_row = summary.heaviest_row;
-        Self {
+        Ok(Self {
+            blocks,
             scaler,
             bonus,
             heaviest_row,
             heaviest_bonus,
             heavy_from,
-        }
+        })
     }
 
     /// The units of a row of this weight, the heaviest row's extra aside.
@@ -72,6 +86,38 @@ impl Quantizer {
     }
 }
 
+/// The units of one block of rows together, before any bonus.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BlockUnits {
+    pub(crate) all: u128,
+    pub(crate) positive_rows: usize,
+    /// The units of heavy rows, and how many there are.
+    pub(crate) heavy: u128,
+    pub(crate) heavy_rows: usize,
+}
+
+impl BlockUnits {
+    fn of_blocks(
+        weights: &[f64],
+        scaler: &Scaler,
+        heavy_from: f64,
+        executor: &dyn Executor,
+    ) -> Result<Vec<Self>, SamplerError> {
+        map_blocks(executor, weights.len(), |rows| {
+            let mut block = Self::default();
+            for &weight in &weights[rows] {
+                let units = scaler.units(weight);
+                let is_heavy = weight >= heavy_from;
+                block.all += units;
+                block.positive_rows += usize::from(weight > 0.0);
+                block.heavy += if is_heavy { units } else { 0 };
+                block.heavy_rows += usize::from(is_heavy);
+            }
+            block
+        })
+    }
+}
+
 /// `weight * rows * 2^64 / sum(weights)`, rounded down.
 #[derive(Debug)]
 struct Scaler {
@@ -84,7 +130,7 @@ struct Scaler {
 }
 
 impl Scaler {
-    fn new(weights: &[f64], largest: f64) -> Self {
+    fn new(weights: &[f64], largest: f64, plain_sum: RoundedSum) -> Self {
         let prescale = if largest < power_of_two(-400) {
             power_of_two(600)
         } else if largest > power_of_two(400) {
@@ -92,7 +138,14 @@ impl Scaler {
         } else {
             1.0
         };
-        let (sum, sum_exponent) = rounded_up_sum(weights, prescale);
+        let RoundedSum {
+            significand: sum,
+            exponent: sum_exponent,
+        } = if prescale == 1.0 {
+            plain_sum
+        } else {
+            RoundedSum::new(weights, prescale)
+        };
         // rows / sum, the numerator moved up to bit 127 and the quotient down to 64 bits.
         let rows = weights.len() as u128;
         let rows_shift = rows.leading_zeros();
@@ -110,6 +163,13 @@ impl Scaler {
         }
     }
 
+    /// The weight from which on a row has at least `FULL` units with the bonus.
+    fn heavy_from(&self, largest: f64, bonus: u64) -> f64 {
+        smallest_weight_where(largest, |weight| {
+            self.units(weight) + u128::from(bonus) >= FULL
+        })
+    }
+
     #[inline]
     fn units(&self, weight: f64) -> u128 {
         // Adding 0.0 turns -0.0 into 0.0. What is subnormal after the prescaling is less than
@@ -124,35 +184,50 @@ impl Scaler {
     }
 }
 
-/// The sum of `weights * prescale` rounded up to 64 bits, as `significand * 2^exponent`.
-fn rounded_up_sum(weights: &[f64], prescale: f64) -> (u64, i32) {
-    const LANES: usize = 8;
-    // Each lane adds up in twice the precision of f64 (Knuth's exact sum of two), so its error is
-    // about rows * 2^-106 of the sum.
-    let mut sums = [0.0; LANES];
-    let mut errors = [0.0; LANES];
-    let chunks = weights.chunks_exact(LANES);
-    for &weight in chunks.remainder() {
-        (sums[0], errors[0]) = add(sums[0], errors[0], weight * prescale);
-    }
-    for chunk in chunks {
-        for lane in 0..LANES {
-            (sums[lane], errors[lane]) = add(sums[lane], errors[lane], chunk[lane] * prescale);
+/// A sum of weights rounded up to 64 bits: `significand * 2^exponent`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RoundedSum {
+    significand: u64,
+    exponent: i32,
+}
+
+impl RoundedSum {
+    /// The sum of `weights * prescale`; meaningless if it, or a weight, is out of range.
+    ///
+    /// It is one pass in a fixed order, and not in parts: another order would round otherwise, and
+    /// the tables of a version of the algorithm are the same bit by bit.
+    pub(crate) fn new(weights: &[f64], prescale: f64) -> Self {
+        const LANES: usize = 8;
+        // Each lane adds up in twice the precision of f64 (Knuth's exact sum of two), so its error is
+        // about rows * 2^-106 of the sum.
+        let mut sums = [0.0; LANES];
+        let mut errors = [0.0; LANES];
+        let chunks = weights.chunks_exact(LANES);
+        for &weight in chunks.remainder() {
+            (sums[0], errors[0]) = add(sums[0], errors[0], weight * prescale);
+        }
+        for chunk in chunks {
+            for lane in 0..LANES {
+                (sums[lane], errors[lane]) = add(sums[lane], errors[lane], chunk[lane] * prescale);
+            }
+        }
+        let (mut sum, mut error) = (0.0, 0.0);
+        for part in sums.into_iter().chain(errors) {
+            (sum, error) = add(sum, error, part);
+        }
+        let (sum, error) = (sum + error, (sum - (sum + error)) + error);
+
+        let bits = sum.to_bits();
+        let mantissa = (bits & ((1 << MANTISSA_BITS) - 1)) | (1 << MANTISSA_BITS);
+        // 11 more bits below the mantissa make 64; the error is at most half a unit of the mantissa.
+        let exponent = (bits >> MANTISSA_BITS) as i32 - EXPONENT_BIAS - MANTISSA_BITS as i32 - 11;
+        let error_units = (error * power_of_two(-exponent)).ceil() as i64;
+        let significand = (mantissa << 11).wrapping_add_signed(error_units);
+        Self {
+            significand,
+            exponent,
         }
     }
-    let (mut sum, mut error) = (0.0, 0.0);
-    for part in sums.into_iter().chain(errors) {
-        (sum, error) = add(sum, error, part);
-    }
-    let (sum, error) = (sum + error, (sum - (sum + error)) + error);
-
-    let bits = sum.to_bits();
-    let mantissa = (bits & ((1 << MANTISSA_BITS) - 1)) | (1 << MANTISSA_BITS);
-    // 11 more bits below the mantissa make 64; the error is at most half a unit of the mantissa.
-    let exponent = (bits >> MANTISSA_BITS) as i32 - EXPONENT_BIAS - MANTISSA_BITS as i32 - 11;
-    let error_units = (error * power_of_two(-exponent)).ceil() as i64;
-    let significand = (mantissa << 11).wrapping_add_signed(error_units);
-    (significand, exponent)
 }
 
 #[inline]

@@ -2,9 +2,10 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::quantize::Quantizer;
+use crate::executor::{Executor, InOrder};
+use crate::quantize::{Quantizer, RoundedSum};
 use crate::sweep::sweep;
-use crate::weights::{WeightSummary, summarize};
+use crate::weights::{WeightSummary, summarize_and_sum};
 use crate::{Flat, SamplerError};
 
 /// One bucket: the coins below `threshold` give the bucket's own row, the others give `alias`.
@@ -40,13 +41,27 @@ pub struct WeightTable {
 impl WeightTable {
     /// Builds the table, or gives `None` if all weights are equal, as draws need no table then.
     ///
-    /// Takes O(rows) time and no memory but the table.
+    /// Takes O(rows) time and no memory to speak of but the table.
     ///
     /// # Errors
     /// [`SamplerError::InvalidWeights`] for weights that are negative, NaN, infinite, all 0, or none.
     pub fn build(weights: &[f64]) -> Result<Option<Self>, SamplerError> {
-        let summary = summarize(weights)?;
-        Ok((!summary.all_equal()).then(|| Self::from_summary(weights, &summary)))
+        Self::build_with(weights, &InOrder)
+    }
+
+    /// Builds the table as [`WeightTable::build`] does, by an executor of the caller's.
+    ///
+    /// # Errors
+    /// As [`WeightTable::build`], and [`SamplerError::Stopped`] if the executor stopped.
+    pub fn build_with(
+        weights: &[f64],
+        executor: &dyn Executor,
+    ) -> Result<Option<Self>, SamplerError> {
+        let (summary, sum) = summarize_and_sum(weights, executor)?;
+        if summary.all_equal() {
+            return Ok(None);
+        }
+        Self::of_summary(weights, &summary, sum, executor).map(Some)
     }
 
     /// Builds the table even if all weights are equal; the draws are the same as without it.
@@ -54,36 +69,48 @@ impl WeightTable {
     /// # Errors
     /// As [`WeightTable::build`].
     pub fn build_always(weights: &[f64]) -> Result<Self, SamplerError> {
-        Ok(Self::from_summary(weights, &summarize(weights)?))
+        let (summary, sum) = summarize_and_sum(weights, &InOrder)?;
+        Self::of_summary(weights, &summary, sum, &InOrder)
     }
 
     /// Builds the table into memory of the caller's, such as a map of a new file or huge pages. Gives
     /// `false`, and leaves the memory as it is, if all weights are equal.
     ///
     /// # Errors
-    /// As [`WeightTable::build`], and [`SamplerError::WeightTableLength`] unless there is one entry
-    /// per weight.
-    pub fn build_into(weights: &[f64], entries: &mut [AliasEntry]) -> Result<bool, SamplerError> {
-        let summary = summarize(weights)?;
+    /// As [`WeightTable::build_with`], and [`SamplerError::WeightTableLength`] unless there is one
+    /// entry per weight. The entries are of no use then.
+    pub fn build_into(
+        weights: &[f64],
+        entries: &mut [AliasEntry],
+        executor: &dyn Executor,
+    ) -> Result<bool, SamplerError> {
         if entries.len() != weights.len() {
             return Err(SamplerError::WeightTableLength {
                 table_rows: entries.len() as u64,
                 population: weights.len() as u64,
             });
         }
+        let (summary, sum) = summarize_and_sum(weights, executor)?;
         if summary.all_equal() {
             return Ok(false);
         }
-        sweep(weights, &Quantizer::new(weights, &summary), entries);
+        let quantizer = Quantizer::new(weights, &summary, sum, executor)?;
+        sweep(weights, &quantizer, entries, executor)?;
         Ok(true)
     }
 
-    fn from_summary(weights: &[f64], summary: &WeightSummary) -> Self {
+    fn of_summary(
+        weights: &[f64],
+        summary: &WeightSummary,
+        sum: RoundedSum,
+        executor: &dyn Executor,
+    ) -> Result<Self, SamplerError> {
         let mut entries = bytemuck::zeroed_vec(weights.len());
-        sweep(weights, &Quantizer::new(weights, summary), &mut entries);
-        Self {
+        let quantizer = Quantizer::new(weights, summary, sum, executor)?;
+        sweep(weights, &quantizer, &mut entries, executor)?;
+        Ok(Self {
             entries: Flat::from(entries),
-        }
+        })
     }
 
     /// A table that was written by [`WeightTable::as_bytes`]; its values are not checked.

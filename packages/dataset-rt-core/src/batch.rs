@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataset_rt_reader::{Batch, Buffer, MetadataTable, ReaderError, RecordNumber, View};
+use dataset_rt_reader::{Batch, Buffer, Gathered, MetadataTable, ReaderError, RecordNumber, View};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyMemoryView};
 
 use crate::buffer::{PyBatchBuffer, PyMappedBytes};
+use crate::dataset::LONG_BATCH;
 use crate::error::CoreError;
-use crate::gateway::detached;
+use crate::gateway::{OnSignal, detached, interruptible};
 use crate::samples::{SampleFactory, payload};
 use crate::table::{PyMetadataTable, as_signed, into_numpy};
 
@@ -45,10 +46,20 @@ impl PyBatch {
         (Arc::clone(batch.view()), batch.records().to_vec())
     }
 
+    /// Reads the payloads, unless that has been done.
+    fn gathered(&self, py: Python<'_>) -> PyResult<Gathered> {
+        let is_read = self.lock().first_position().is_some();
+        let (view, records) = self.records();
+        if is_read || records.len() < LONG_BATCH {
+            return detached(py, || self.lock().take_gathered());
+        }
+        interruptible(py, move || view.gather(&records), &OnSignal::Leave)
+    }
+
     /// Moves the gathered buffer into NumPy, once.
     fn payloads(&self, py: Python<'_>) -> PyResult<&Payloads> {
         self.payloads.get_or_try_init(py, || {
-            let gathered = detached(py, || self.lock().take_gathered())?;
+            let gathered = self.gathered(py)?;
             let buffer = array_over(py, gathered.buffer)?.unbind();
             Ok((buffer, into_numpy(py, gathered.offsets).unbind()))
         })
@@ -129,10 +140,13 @@ impl PyBatch {
     /// Payloads as bytes objects.
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (view, records) = self.records();
-        let payloads = records
-            .iter()
-            .map(|&record| payload(py, &view, record))
-            .collect::<PyResult<Vec<Bound<'py, PyBytes>>>>()?;
+        let mut payloads: Vec<Bound<'py, PyBytes>> = Vec::with_capacity(records.len());
+        for part in records.chunks(LONG_BATCH) {
+            py.check_signals()?;
+            for &record in part {
+                payloads.push(payload(py, &view, record)?);
+            }
+        }
         PyList::new(py, payloads)
     }
 
@@ -140,11 +154,14 @@ impl PyBatch {
     fn views<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (view, records) = self.records();
         let mut views = Vec::with_capacity(records.len());
-        view.for_each_payload(&records, |map, range| {
-            let bytes = Bound::new(py, PyMappedBytes::new(map.clone(), range))?;
-            views.push(PyMemoryView::from(bytes.as_any())?);
-            Ok::<_, ViewError>(())
-        })?;
+        for part in records.chunks(LONG_BATCH) {
+            py.check_signals()?;
+            view.for_each_payload(part, |map, range| {
+                let bytes = Bound::new(py, PyMappedBytes::new(map.clone(), range))?;
+                views.push(PyMemoryView::from(bytes.as_any())?);
+                Ok::<_, ViewError>(())
+            })?;
+        }
         PyList::new(py, views)
     }
 
@@ -156,7 +173,14 @@ impl PyBatch {
 
     /// The stored metadata columns of the records.
     fn metadata_table(&self, py: Python<'_>) -> PyResult<PyMetadataTable> {
-        let columns = detached(py, || self.lock().metadata())?;
+        let (view, records) = self.records();
+        let is_long = records.len() >= LONG_BATCH;
+        let gather = move || view.caches().gather_metadata(&records);
+        let columns = if is_long {
+            interruptible(py, gather, &OnSignal::Leave)?
+        } else {
+            detached(py, gather)?
+        };
         let table = MetadataTable {
             schema: columns.schema(),
             batches: vec![columns],

@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dataset_rt_reader::{Batch, Dataset, DrawOptions, ReadOptions, SchemaRule};
+use dataset_rt_reader::{
+    Batch, Dataset, DrawOptions, Edit, HugeArray, ReadOptions, ReaderError, SchemaRule, StopFlag,
+    View,
+};
 use dataset_rt_store::Backend;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use pyo3_arrow::PyTable;
+use pyo3_arrow::PyRecordBatchReader;
 
 use crate::batch::PyBatch;
 use crate::error::{ConfigError, CoreError};
@@ -16,10 +19,19 @@ use crate::gateway::{OnSignal, detached, interruptible};
 use crate::iterators::{PyBatchIterator, PySampleIterator};
 use crate::pool::PyThreadPool;
 use crate::samples::SampleFactory;
-use crate::table::{PyMetadataTable, as_signed, into_numpy, to_vector};
+use crate::table::{PyMetadataTable, read_table, to_vector};
 
-/// So many draws take long enough for somebody to press Ctrl-C.
-const LONG_DRAWS: u64 = 1 << 20;
+/// Work on so many rows takes long enough for somebody to press Ctrl-C.
+const LONG_ROWS: u64 = 1 << 19;
+
+/// Records of one batch whose reading may take that long.
+pub(crate) const LONG_BATCH: usize = 1 << 14;
+
+/// Draws between two looks for Ctrl-C.
+const DRAWS_PER_LOOK: usize = 1 << 20;
+
+/// Weights copied between two looks for Ctrl-C.
+const WEIGHTS_PER_LOOK: usize = 1 << 17;
 
 /// Open caches, an active table and a cursor in the stream of draws.
 #[pyclass(frozen, name = "Dataset", module = "dataset_rt._core")]
@@ -40,6 +52,29 @@ impl PyDataset {
 
     fn batch(&self, batch: Batch) -> PyBatch {
         PyBatch::new(Arc::clone(&self.factory), batch)
+    }
+
+    /// Runs work that is as long as there are rows; Ctrl-C stops it, and nothing has changed then.
+    fn run<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        rows: u64,
+        work: impl FnOnce(&Dataset, &StopFlag) -> Result<T, ReaderError> + Send + 'static,
+    ) -> PyResult<T> {
+        let stop = StopFlag::default();
+        if rows < LONG_ROWS {
+            return detached(py, || work(&self.dataset, &stop));
+        }
+        let (dataset, stop_of_work) = (Arc::clone(&self.dataset), stop.clone());
+        let work = move || work(&dataset, &stop_of_work);
+        interruptible(py, work, &OnSignal::Cancel(stop.as_atomic()))
+    }
+
+    /// Makes an edit the present state, unless Ctrl-C came while it was made.
+    fn apply(&self, py: Python<'_>, edit: Edit) -> PyResult<()> {
+        py.check_signals()?;
+        let applied = self.dataset.apply(edit);
+        applied.map_err(|error| CoreError::from(error).into())
     }
 }
 
@@ -72,7 +107,7 @@ fn row_number(row: i64, rows: u64) -> Result<u64, CoreError> {
     };
     match counted {
         Some(row) if row < rows => Ok(row),
-        _ => Err(dataset_rt_reader::ReaderError::RowOutOfRange { row, rows }.into()),
+        _ => Err(ReaderError::RowOutOfRange { row, rows }.into()),
     }
 }
 
@@ -122,11 +157,17 @@ impl PyDataset {
         Ok(opened)
     }
 
-    /// Opens what `export_snapshot` wrote.
+    /// Opens what `export_snapshot` wrote, to be drawn with the seed of the export or another.
     #[staticmethod]
-    fn open_snapshot(py: Python<'_>, directory: PathBuf, pool: &PyThreadPool) -> PyResult<Self> {
+    #[pyo3(signature = (directory, pool, *, seed = None))]
+    fn open_snapshot(
+        py: Python<'_>,
+        directory: PathBuf,
+        pool: &PyThreadPool,
+        seed: Option<u64>,
+    ) -> PyResult<Self> {
         let pool = Arc::clone(&pool.pool);
-        let dataset = detached(py, || Dataset::open_snapshot(&directory, pool))?;
+        let dataset = detached(py, || Dataset::open_snapshot(&directory, pool, seed))?;
         Self::new(py, dataset)
     }
 
@@ -145,8 +186,8 @@ impl PyDataset {
             shuffle,
             replacement,
         };
-        detached(py, || {
-            self.dataset.view()?.export_snapshot(&directory, draw)
+        self.run(py, self.num_rows()?, move |dataset, stop| {
+            dataset.view()?.export_snapshot(&directory, draw, stop)
         })
     }
 
@@ -167,7 +208,7 @@ impl PyDataset {
         let samples = detached(py, || {
             let mut samples = self.dataset.samples_at(start, stop)?;
             samples.begin()?;
-            Ok::<_, dataset_rt_reader::ReaderError>(samples)
+            Ok::<_, ReaderError>(samples)
         })?;
         Ok(PySampleIterator::new(Arc::clone(&self.factory), samples))
     }
@@ -181,11 +222,17 @@ impl PyDataset {
         padding_from: Option<u64>,
     ) -> PyResult<PyBatch> {
         let padding_from = padding_from.unwrap_or(u64::MAX);
-        let batch = detached(py, || {
-            let batch = Batch::of_window(self.dataset.view()?, start, stop, padding_from)?;
+        let view = self.dataset.view().map_err(CoreError::from)?;
+        let read = move || {
+            let batch = Batch::of_window(view, start, stop, padding_from)?;
             batch.gathered()?;
-            Ok::<_, dataset_rt_reader::ReaderError>(batch)
-        })?;
+            Ok::<_, ReaderError>(batch)
+        };
+        let batch = if stop.saturating_sub(start) < LONG_BATCH as u64 {
+            detached(py, read)?
+        } else {
+            interruptible(py, read, &OnSignal::Leave)?
+        };
         Ok(self.batch(batch))
     }
 
@@ -225,15 +272,23 @@ impl PyDataset {
         self.factory.verifying(py, &view, records[0])
     }
 
-    fn batch_of_rows(&self, rows: &Bound<'_, PyArray1<i64>>) -> Result<PyBatch, CoreError> {
-        let view = self.dataset.view()?;
-        let rows = rows
-            .readonly()
-            .as_array()
-            .iter()
-            .map(|&row| row_number(row, view.num_rows()))
-            .collect::<Result<_, _>>()?;
-        Ok(self.batch(Batch::of_rows(view, rows)?))
+    fn batch_of_rows(&self, py: Python<'_>, rows: &Bound<'_, PyArray1<i64>>) -> PyResult<PyBatch> {
+        let view = self.dataset.view().map_err(CoreError::from)?;
+        let rows = to_vector(rows);
+        let is_long = rows.len() >= LONG_BATCH;
+        let find = move || {
+            let rows = rows
+                .into_iter()
+                .map(|row| row_number(row, view.num_rows()))
+                .collect::<Result<_, CoreError>>()?;
+            Ok::<_, CoreError>(Batch::of_rows(view, rows)?)
+        };
+        let batch = if is_long {
+            interruptible(py, find, &OnSignal::Leave)?
+        } else {
+            detached(py, find)?
+        };
+        Ok(self.batch(batch))
     }
 
     /// Active rows that the stream draws at these positions.
@@ -244,28 +299,71 @@ impl PyDataset {
         stop: u64,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let view = self.dataset.view().map_err(CoreError::from)?;
-        let rows = if stop.saturating_sub(start) < LONG_DRAWS {
-            detached(py, || view.draws(start, stop))?
-        } else {
-            interruptible(py, move || view.draws(start, stop), &OnSignal::Leave)?
-        };
-        Ok(into_numpy(py, as_signed(&rows)))
+        let length = View::num_draws(start, stop).map_err(CoreError::from)?;
+        // NumPy's own memory, which it asks the system for in huge pages.
+        let numpy = py.import("numpy")?;
+        let array = numpy.call_method1("zeros", (length, "int64"))?;
+        let array = array.cast_into::<PyArray1<i64>>()?;
+        let mut writable = array.readwrite();
+        // A row below 2^63 is the same number with a sign.
+        let rows = bytemuck::cast_slice_mut::<i64, u64>(writable.as_slice_mut()?);
+        let never = StopFlag::default();
+        let mut position = start;
+        for part in rows.chunks_mut(DRAWS_PER_LOOK) {
+            detached(py, || view.draw_into(position, part, &never))?;
+            position += part.len() as u64;
+            py.check_signals()?;
+        }
+        drop(writable);
+        Ok(array)
     }
 
     fn metadata_table(&self, py: Python<'_>) -> PyResult<PyMetadataTable> {
-        let view = self.dataset.view().map_err(CoreError::from)?;
-        let table = interruptible(py, move || view.metadata_table(), &OnSignal::Leave)?;
+        let table = self.run(py, self.num_rows()?, |dataset, stop| {
+            dataset.view()?.metadata_table(stop)
+        })?;
         Ok(PyMetadataTable::new(table))
     }
 
-    fn update_metadata(&self, py: Python<'_>, table: PyTable) -> PyResult<()> {
-        let (batches, schema) = table.into_inner();
-        detached(py, || self.dataset.update_metadata(&schema, &batches))
+    /// Replaces the active table; `null_columns` are sent as another type, but are of type null.
+    fn update_metadata(
+        &self,
+        py: Python<'_>,
+        table: PyRecordBatchReader,
+        null_columns: Vec<String>,
+    ) -> PyResult<()> {
+        let table = read_table(py, table, &null_columns)?;
+        let rows = table
+            .batches
+            .iter()
+            .map(|batch| batch.num_rows() as u64)
+            .sum();
+        let edit = self.run(py, rows, move |dataset, stop| {
+            dataset.edit_metadata(&table, stop)
+        })?;
+        self.apply(py, edit)
     }
 
     fn set_weights(&self, py: Python<'_>, weights: &Bound<'_, PyArray1<f64>>) -> PyResult<()> {
-        let weights = to_vector(weights);
-        detached(py, || self.dataset.set_weights(weights))
+        let length = weights.len()?;
+        let mut copy = HugeArray::zeroed(length, "the weights").map_err(CoreError::from)?;
+        for (number, part) in copy.as_mut_slice().chunks_mut(WEIGHTS_PER_LOOK).enumerate() {
+            let start = number * WEIGHTS_PER_LOOK;
+            // Borrowed anew each time, as other threads of Python run in between.
+            let given = weights.readonly();
+            match given.as_slice()?.get(start..start + part.len()) {
+                Some(given) => part.copy_from_slice(given),
+                None => return Err(ConfigError::new_err("weights changed its length")),
+            }
+            drop(given);
+            py.detach(|| ());
+            py.check_signals()?;
+        }
+        let weights = copy.into_flat().map_err(CoreError::from)?;
+        let edit = self.run(py, length as u64, move |dataset, stop| {
+            dataset.edit_weights(weights, stop)
+        })?;
+        self.apply(py, edit)
     }
 
     fn set_epoch_len(&self, epoch_len: u64) {
@@ -309,8 +407,8 @@ impl PyDataset {
     /// Hash of the caches, the active rows and their weights.
     #[getter]
     fn fingerprint(&self, py: Python<'_>) -> PyResult<String> {
-        detached(py, || {
-            Ok::<_, dataset_rt_reader::ReaderError>(self.dataset.view()?.fingerprint().to_owned())
+        self.run(py, self.num_rows()?, |dataset, stop| {
+            Ok(dataset.view()?.fingerprint(stop)?.to_owned())
         })
     }
 

@@ -128,7 +128,8 @@ fn sampler_error(error: &SamplerError) -> PyErr {
         SamplerError::InvalidWeights { .. } | SamplerError::UnequalWeights { .. } => {
             WeightError::new_err(message)
         }
-        SamplerError::EmptyPopulation
+        SamplerError::Stopped
+        | SamplerError::EmptyPopulation
         | SamplerError::NoEligibleRows
         | SamplerError::WeightTableLength { .. }
         | SamplerError::UnusedWeightTable { .. }

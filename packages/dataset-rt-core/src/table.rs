@@ -1,16 +1,18 @@
-//! Metadata columns on their way to Python: as an Arrow stream or as NumPy arrays.
+//! Metadata columns on their way to Python, as an Arrow stream or as NumPy arrays, and from there.
+
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Array, ArrayRef};
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, NullArray, RecordBatch, RecordBatchOptions};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use arrow_select::concat::concat;
 use dataset_rt_reader::{MetadataTable, ReaderError};
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use pyo3_arrow::PyTable;
+use pyo3_arrow::{PyRecordBatchReader, PyTable};
 
 use crate::error::CoreError;
 
@@ -84,6 +86,50 @@ impl PyMetadataTable {
             .map_err(CoreError::from)?;
         to_numpy(py, &column)
     }
+}
+
+/// Reads a table to its end; `null_columns` come as another type, but are of type null.
+pub(crate) fn read_table(
+    py: Python<'_>,
+    table: PyRecordBatchReader,
+    null_columns: &[String],
+) -> PyResult<MetadataTable> {
+    let refused = |error: ArrowError| {
+        CoreError::from(ReaderError::TableRefused {
+            reason: format!("its Arrow stream failed: {error}"),
+        })
+    };
+    let mut reader = table.into_reader()?;
+    let given = reader.schema();
+    let is_null = |field: &Field| null_columns.contains(field.name());
+    let fields = given.fields().iter().map(|field| {
+        if is_null(field) {
+            Arc::new(Field::new(field.name(), DataType::Null, true))
+        } else {
+            Arc::clone(field)
+        }
+    });
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let mut batches = Vec::new();
+    // Whoever gives the table may insist on being asked by the thread that gave it.
+    while let Some(batch) = py.detach(|| reader.next()) {
+        let batch = batch.map_err(refused)?;
+        let rows = batch.num_rows();
+        let columns = batch.columns().iter().zip(given.fields());
+        let columns = columns.map(|(column, field)| {
+            if is_null(field) {
+                Arc::new(NullArray::new(rows))
+            } else {
+                Arc::clone(column)
+            }
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch =
+            RecordBatch::try_new_with_options(Arc::clone(&schema), columns.collect(), &options);
+        batches.push(batch.map_err(refused)?);
+        py.check_signals()?;
+    }
+    Ok(MetadataTable { schema, batches })
 }
 
 fn python_type(data_type: &DataType) -> &'static str {

@@ -8,6 +8,7 @@
 mod flat;
 mod golden_vectors;
 mod known_answers;
+mod parallel_tables;
 mod permutations;
 mod plan;
 mod properties;

@@ -1,7 +1,8 @@
 //! Which weights are refused, with which words, and what zero weights leave to draw from.
 
 use dataset_rt_sampler::{
-    AliasEntry, InvalidWeightsKind, OrderKind, SamplerError, Stream, WeightTable, eligible_rows,
+    AliasEntry, InOrder, InvalidWeightsKind, OrderKind, SamplerError, Stream, WeightTable,
+    eligible_rows,
 };
 
 const KINDS: [OrderKind; 3] = [
@@ -25,7 +26,7 @@ fn refusal(weights: &[f64]) -> SamplerError {
         text
     );
     let mut entries = vec![EMPTY; weights.len()];
-    let build_into = WeightTable::build_into(weights, &mut entries);
+    let build_into = WeightTable::build_into(weights, &mut entries, &InOrder);
     assert_eq!(format!("{:?}", build_into.unwrap_err()), text);
     for kind in KINDS {
         assert_eq!(
@@ -125,7 +126,10 @@ fn equal_weights_need_neither_table_nor_list() {
     for weights in [&[3.0; 5][..], &[1e-320; 2], &[f64::MAX; 9], &[1.0]] {
         assert!(WeightTable::build(weights).unwrap().is_none());
         let mut entries = vec![EMPTY; weights.len()];
-        assert_eq!(WeightTable::build_into(weights, &mut entries), Ok(false));
+        assert_eq!(
+            WeightTable::build_into(weights, &mut entries, &InOrder),
+            Ok(false)
+        );
         for kind in KINDS {
             assert_eq!(eligible_rows(weights, kind), Ok(None));
         }
@@ -170,7 +174,7 @@ fn a_permutation_refuses_weights_that_differ() {
 fn a_table_must_match_the_memory_it_is_built_into() {
     let mut entries = vec![EMPTY; 3];
     assert_eq!(
-        WeightTable::build_into(&[1.0, 2.0], &mut entries)
+        WeightTable::build_into(&[1.0, 2.0], &mut entries, &InOrder)
             .unwrap_err()
             .to_string(),
         "the weight table has 3 rows; expected 2, one per active row"
@@ -181,7 +185,10 @@ fn a_table_must_match_the_memory_it_is_built_into() {
 fn a_table_built_in_place_is_the_table() {
     let weights: Vec<f64> = (0..2_000).map(|row| f64::from(row % 77)).collect();
     let mut entries = vec![EMPTY; weights.len()];
-    assert_eq!(WeightTable::build_into(&weights, &mut entries), Ok(true));
+    assert_eq!(
+        WeightTable::build_into(&weights, &mut entries, &InOrder),
+        Ok(true)
+    );
     assert_eq!(
         entries,
         WeightTable::build(&weights).unwrap().unwrap().entries()

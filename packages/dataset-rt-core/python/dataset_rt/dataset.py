@@ -204,9 +204,9 @@ class CachedDataset(TorchAdapters):
                 there is no row. The active table stays as it was.
             WeightError: A weight is not accepted. The active table stays as it was.
         """
-        given = arrow_table(table)
+        given, null_columns = arrow_table(table)
         try:
-            self._native.update_metadata(given)
+            self._native.update_metadata(given, null_columns)
         except DatasetRtError:
             raise
         except (TypeError, ValueError) as error:

@@ -23,8 +23,11 @@ class ArrowTable(Protocol):
         """Return a PyCapsule that holds an ArrowArrayStream."""
 
 
-def arrow_table(table: object) -> ArrowTable:
-    """Return the table as given, or say what else was expected.
+def arrow_table(table: object) -> tuple[ArrowTable, list[str]]:
+    """Return the table as the native side can read it, and the columns that are really all null.
+
+    Those come as another type: Polars exports a column of type Null with one buffer, for the sake
+    of old readers, where Arrow's specification allows none, and the native side refuses it.
 
     Raises:
         MetadataTableError: The object gives no Arrow stream.
@@ -33,7 +36,13 @@ def arrow_table(table: object) -> ArrowTable:
     if isinstance(table, type) or not isinstance(table, ArrowTable):
         hint = "\nhint: call .collect() first" if hasattr(table, "collect") else ""
         raise MetadataTableError(f"table is {arguments.type_name(table)}, {expected}{hint}")
-    return _without_null_types(_without_row_labels(table))
+    table = _without_row_labels(table)
+    null_columns = _null_columns(table)
+    if null_columns:
+        polars = sys.modules["polars"]
+        frame: Any = table
+        table = frame.with_columns(polars.col(null_columns).cast(polars.Boolean))
+    return cast("ArrowTable", table), null_columns
 
 
 def _without_row_labels(table: ArrowTable) -> ArrowTable:
@@ -45,17 +54,12 @@ def _without_row_labels(table: ArrowTable) -> ArrowTable:
     return table
 
 
-def _without_null_types(table: ArrowTable) -> ArrowTable:
-    # Polars exports a column of type Null with one buffer, for the sake of old readers; Arrow's
-    # specification allows none, and the native side refuses it.
+def _null_columns(table: ArrowTable) -> list[str]:
     frame: Any = table
     if not _is_frame_of("polars", frame):
-        return table
-    polars = sys.modules["polars"]
-    untyped = [name for name, dtype in frame.schema.items() if dtype == polars.Null]
-    if untyped:
-        frame = frame.with_columns(polars.col(untyped).cast(polars.Boolean))
-    return cast("ArrowTable", frame)
+        return []
+    null = sys.modules["polars"].Null
+    return [name for name, dtype in frame.schema.items() if dtype == null]
 
 
 def _is_frame_of(library: str, table: object) -> bool:
