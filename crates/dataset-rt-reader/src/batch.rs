@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::RecordBatch;
-
 use crate::active_table::RecordNumber;
 use crate::buffers::Buffer;
 use crate::error::ReaderError;
@@ -130,10 +128,5 @@ impl Batch {
                 (placed.cache.id() as i64, placed.sample as i64)
             })
             .unzip()
-    }
-
-    /// The stored metadata columns of the records.
-    pub fn metadata(&self) -> Result<RecordBatch, ReaderError> {
-        self.view.caches.gather_metadata(&self.records)
     }
 }

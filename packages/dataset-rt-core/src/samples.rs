@@ -8,6 +8,9 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyT
 
 use crate::error::CoreError;
 
+/// How many samples are made before Ctrl-C is looked for.
+const SAMPLES_BETWEEN_SIGNALS: usize = 1024;
+
 /// Objects that all samples of one dataset share.
 pub(crate) struct SampleFactory {
     class: Py<PyType>,
@@ -84,10 +87,13 @@ impl SampleFactory {
         view: &View,
         records: &[RecordNumber],
     ) -> PyResult<Bound<'py, PyList>> {
-        let samples = records
-            .iter()
-            .map(|&record| self.verifying(py, view, record))
-            .collect::<PyResult<Vec<_>>>()?;
+        let mut samples = Vec::with_capacity(records.len());
+        for part in records.chunks(SAMPLES_BETWEEN_SIGNALS) {
+            py.check_signals()?;
+            for &record in part {
+                samples.push(self.verifying(py, view, record)?);
+            }
+        }
         PyList::new(py, samples)
     }
 
