@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import multiprocessing
+import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,14 +12,17 @@ import torch
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.utils.data import DataLoader
 
-from dataset_rt import ConfigError
+from dataset_rt import ConfigError, DatasetRuntime
 from tests.torch.loading import number_of, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from multiprocessing.queues import Queue
     from pathlib import Path
 
     from dataset_rt import CachedDataset
+
+RANK_SECONDS = 90
 
 
 def make_loader(dataset: CachedDataset, **options: Any) -> Any:
@@ -83,51 +87,56 @@ def test_accelerate_takes_the_loader_and_its_state(dataset: CachedDataset, tmp_p
     accelerator.free_memory()
 
 
-ACCELERATED = """
-import sys
-from accelerate import Accelerator
-from dataset_rt import DatasetRuntime
+def run_accelerated(rank: int, port: int, cache: Path, outcomes: Queue[Any]) -> None:
+    """Train on one rank of Accelerate, as a launcher of its would start it."""
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    from accelerate import Accelerator  # noqa: PLC0415 - it looks at the environment
 
-dataset = DatasetRuntime(num_workers=1).cached_dataset(sys.argv[1])
-options = dict(
-    batch_size=6, samples_per_epoch=48, seed=1, num_workers=0,
-    sample_transform_fn=lambda sample: sample.metadata["number"],
-)
-early = dataset.to_torch_dataloader(**options)
-accelerator = Accelerator(cpu=True)
-loader = accelerator.prepare(dataset.to_torch_dataloader(**options))
-mine = [batch for batch in loader]
-together = [accelerator.gather(batch).tolist() for batch in mine]
-if accelerator.is_main_process:
-    print(len(mine), [number for batch in together for number in batch])
-try:
-    next(iter(early))
-except ValueError as error:
-    if accelerator.is_main_process:
-        print(str(error).splitlines()[0])
-accelerator.end_training()
-"""
+    dataset = DatasetRuntime(num_workers=1).cached_dataset(cache)
+    options = {"batch_size": 6, "samples_per_epoch": 48}
+    early = make_loader(dataset, **options)
+    accelerator = Accelerator(cpu=True)
+    loader = accelerator.prepare(make_loader(dataset, **options))
+    together = [accelerator.gather(batch).tolist() for batch in loader]
+    try:
+        next(iter(early))
+    except ConfigError as error:
+        outcomes.put((len(loader), together, str(error)))
+    accelerator.end_training()
 
 
 def test_two_processes_of_accelerate_share_the_batches_once(
-    write_numbers: Callable[[int], Path], tmp_path: Path, open_numbers: Callable[..., CachedDataset]
+    write_numbers: Callable[[int], Path], open_numbers: Callable[..., CachedDataset]
 ) -> None:
     pytest.importorskip("accelerate")
-    script = tmp_path / "train.py"
-    script.write_text(ACCELERATED)
-    launched = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    ended = subprocess.run(
-        [*launched, "--nproc-per-node", "2", script, write_numbers(50)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    context = multiprocessing.get_context("forkserver")
+    outcomes: Queue[Any] = context.Queue()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = [
+        context.Process(
+            target=run_accelerated, args=(rank, port, write_numbers(50), outcomes), daemon=True
+        )
+        for rank in range(2)
+    ]
+    for process in ranks:
+        process.start()
+    found = [outcomes.get(timeout=RANK_SECONDS) for _ in ranks]
+    for process in ranks:
+        process.join(RANK_SECONDS)
+        assert process.exitcode == 0
     drawn = open_numbers(seed=1).draws(0, 48).tolist()
-    shared, early = ended.stdout.splitlines()
-    assert shared == f"4 {drawn}"
-    assert early.startswith("this loader was made before torch.distributed had its 2 ranks, so")
+    for num_batches, together, early in found:
+        assert num_batches == 4
+        assert [number for batch in together for number in batch] == drawn
+        assert early.startswith("this loader was made before torch.distributed had its 2 ranks, so")
 
 
 # Of the installed PyTorch, not of anything that is done here.
