@@ -61,7 +61,11 @@ if TYPE_CHECKING:
             "batch_transform_fn and collate_fn are both given",
         ),
         ({"worker_partition": "all"}, "worker_partition is 'all', expected 'replicate' or 'split'"),
-        ({"decode": "arrays"}, "decode is 'arrays', which this release cannot do"),
+        ({"decode": "pickle"}, "decode is 'pickle', expected 'arrays'"),
+        (
+            {"decode": "arrays", "collate_fn": list},
+            "decode and collate_fn are both given, expected one of them",
+        ),
         ({"work_dir": 3}, "work_dir is 3, expected a path"),
         ({"dataloader_kwargs": ["in_order"]}, "dataloader_kwargs is .*, expected a mapping"),
         ({"dataloader_kwargs": {"batch_size": 2}}, "dataloader_kwargs has 'batch_size', expected"),

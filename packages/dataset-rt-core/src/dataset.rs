@@ -213,19 +213,23 @@ impl PyDataset {
         Ok(PySampleIterator::new(Arc::clone(&self.factory), samples))
     }
 
-    #[pyo3(signature = (start, stop, padding_from = None))]
+    /// The records drawn at these positions; `gathers` reads their payloads at once.
+    #[pyo3(signature = (start, stop, padding_from = None, *, gathers = true))]
     fn batch_of_window(
         &self,
         py: Python<'_>,
         start: u64,
         stop: u64,
         padding_from: Option<u64>,
+        gathers: bool,
     ) -> PyResult<PyBatch> {
         let padding_from = padding_from.unwrap_or(u64::MAX);
         let view = self.dataset.view().map_err(CoreError::from)?;
         let read = move || {
             let batch = Batch::of_window(view, start, stop, padding_from)?;
-            batch.gathered()?;
+            if gathers {
+                batch.gathered()?;
+            }
             Ok::<_, ReaderError>(batch)
         };
         let batch = if stop.saturating_sub(start) < LONG_BATCH as u64 {

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch.utils.data import default_collate, get_worker_info
 
 from dataset_rt.exceptions import TransformError
@@ -20,6 +21,8 @@ from dataset_rt_torch.shared_memory import full_for, is_full
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    import numpy.typing as npt
+
     from dataset_rt_torch.windows import Window
     from dataset_rt_torch.worker import ReadWindow, WindowSamples
 
@@ -29,6 +32,7 @@ _GOLDEN_RATIO = 0.6180339887498949
 class Collation:
     """The collate function of a loader: transforms each sample, then makes one batch of them.
 
+    With ``decode`` the arrays of the payloads become tensors, which share their memory.
     With ``batch_transform_fn`` that function gets the whole `CachedBatch` and returns the batch.
     Without any function the batch is the list of its `CachedSample`: payloads are bytes and
     metadata may hold None, so torch's default collation could do nothing useful with them.
@@ -78,7 +82,8 @@ class Collation:
         window, content, reading = read.window, read.content, read.read_nanoseconds
         began = time.perf_counter_ns()
         if self._batch_transform is not None:
-            batch = _called("batch_transform_fn", self._batch_transform, content, window)
+            name = "decode" if self._batch_transform is tensors_of else "batch_transform_fn"
+            batch = _called(name, self._batch_transform, content, window)
             return DeliveredBatch(batch, worker, reading, time.perf_counter_ns() - began, 0)
         samples: WindowSamples = content  # type: ignore[assignment]
         if self._sample_transform is None:
@@ -174,6 +179,17 @@ class TimedSamples:
         for sample in itertools.islice(samples, 1):
             self._nanoseconds = time.perf_counter_ns() - began
             yield sample
+
+
+def tensors_of(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, torch.Tensor]:
+    """Return tensors over the memory of arrays.
+
+    Example:
+        >>> import numpy as np
+        >>> tensors_of({"label": np.array([3, 1])})
+        {'label': tensor([3, 1])}
+    """
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def rng_of_position(seed: int, position: int) -> np.random.Generator:

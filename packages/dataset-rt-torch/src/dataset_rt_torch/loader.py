@@ -12,7 +12,7 @@ from dataset_rt import _core, arguments
 from dataset_rt.exceptions import StateMismatchError
 from dataset_rt_torch.audit import LoaderAudit, audit_epoch
 from dataset_rt_torch.by_value import ByValue
-from dataset_rt_torch.collate import Collation, parameters_given
+from dataset_rt_torch.collate import Collation, parameters_given, tensors_of
 from dataset_rt_torch.distributed import agree_on_seed, check_still_holds, report_fault
 from dataset_rt_torch.iterator import LoaderIterator, PassProgress, keep_until_gone
 from dataset_rt_torch.notices import logger, report, warn_of_counts, warn_of_repeat
@@ -22,7 +22,7 @@ from dataset_rt_torch.snapshot import Snapshot
 from dataset_rt_torch.state import LoaderIdentity, Resumption, from_state, to_state
 from dataset_rt_torch.stats import LoaderStats, PassTimes
 from dataset_rt_torch.windows import WindowSampler
-from dataset_rt_torch.worker import OpenSnapshot, WindowDataset
+from dataset_rt_torch.worker import OpenSnapshot, WindowDataset, content_of
 from dataset_rt_torch.worker_death import (
     interrupts_held_back,
     refuse_to_start_in_a_starting_worker,
@@ -189,7 +189,7 @@ class CachedDataLoader(DataLoader[Any]):
         )
         self._windows = WindowDataset(
             OpenSnapshot(snapshot, options.native_num_workers),
-            gathers_batches=options.batch_transform_fn is not None,
+            content=content_of(options),
             num_samples=options.samples_per_epoch,
         )
         # The pass that the next iterator makes.
@@ -474,7 +474,9 @@ def _collation_of(options: LoaderOptions) -> Collation:
     sample_transform = options.sample_transform_fn
     return Collation(
         sample_transform=_function_of(options, "sample_transform_fn"),
-        batch_transform=_function_of(options, "batch_transform_fn"),
+        batch_transform=tensors_of
+        if options.stacks_arrays
+        else _function_of(options, "batch_transform_fn"),
         collate=_function_of(options, "collate_fn"),
         prefetch_factor=options.prefetch_factor,
         given=frozenset() if sample_transform is None else parameters_given(sample_transform),

@@ -73,6 +73,7 @@ class LoaderOptions:
         sample_transform_fn: Called with each sample.
         batch_transform_fn: Called with each batch, in place of any per-sample work.
         collate_fn: Makes a batch of a list of samples.
+        stacks_arrays: Whether a batch is the stacked arrays of its payloads.
         shuffle: Whether rows are drawn at random.
         replacement: Whether a drawn row may be drawn again at once.
         seed: The seed of the stream on this rank, fresh if it was to be random.
@@ -101,6 +102,7 @@ class LoaderOptions:
     sample_transform_fn: Callable[..., Any] | None
     batch_transform_fn: Callable[..., Any] | None
     collate_fn: Callable[..., Any] | None
+    stacks_arrays: bool
     shuffle: bool
     replacement: bool
     seed: int
@@ -153,7 +155,7 @@ def check_options(
     for name in ("sample_transform_fn", "batch_transform_fn", "collate_fn", "worker_init_fn"):
         _check_callable(name, getattr(given, name))
     _check_functions_agree(given)
-    _check_arrives_later(given)
+    _check_decode(given)
     seed, seed_is_random = _seed(given.seed, topology)
     context, start_method = _context(given.multiprocessing_context)
     num_workers = _num_workers(given, start_method)
@@ -165,6 +167,7 @@ def check_options(
         sample_transform_fn=given.sample_transform_fn,
         batch_transform_fn=given.batch_transform_fn,
         collate_fn=given.collate_fn,
+        stacks_arrays=given.decode is not None,
         shuffle=shuffle,
         replacement=replacement,
         seed=seed,
@@ -219,14 +222,16 @@ def _check_functions_agree(given: LoaderArguments) -> None:
             )
 
 
-def _check_arrives_later(given: LoaderArguments) -> None:
-    """Refuse, rather than ignore, what a later release will bring."""
-    if given.decode is not None:
-        arguments.choice("decode", given.decode, ("arrays",))
-        raise ConfigError(
-            "decode is 'arrays', which this release cannot do, expected None\n"
-            "hint: call dataset_rt.unpack_arrays(sample.data) in sample_transform_fn"
-        )
+def _check_decode(given: LoaderArguments) -> None:
+    if given.decode is None:
+        return
+    arguments.choice("decode", given.decode, ("arrays",))
+    for name in ("sample_transform_fn", "collate_fn"):
+        if getattr(given, name) is not None:
+            raise ConfigError(
+                f"decode and {name} are both given, expected one of them: "
+                "what decode makes of the payloads is the batch itself"
+            )
 
 
 def _seed(value: object, topology: Topology) -> tuple[int, bool]:

@@ -214,7 +214,7 @@ def _cause_of(
 def _advice_on(phase: str, options: LoaderOptions) -> str:
     if phase == "read":
         return "reading: raise native_num_workers, or look at the storage"
-    takes_batches = options.batch_transform_fn is not None
+    takes_batches = options.batch_transform_fn is not None or options.stacks_arrays
     if phase == "collate":
         name = "collate_fn"
     else:

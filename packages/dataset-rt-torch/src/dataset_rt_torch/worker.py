@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch.utils.data import Dataset, get_worker_info
 
@@ -16,6 +16,8 @@ from dataset_rt_torch.readahead import PendingWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy.typing as npt
 
     from dataset_rt import _core
     from dataset_rt.records import CachedSample
@@ -49,13 +51,28 @@ class ReadWindow:
 
     Attributes:
         window: The window.
-        content: Its samples, still to be made, or its batch.
+        content: Its samples, still to be made, its batch, or the stacked arrays of its payloads.
         read_nanoseconds: How long this process was kept from going on by reading it.
     """
 
     window: Window
-    content: WindowSamples | CachedBatch
+    content: WindowSamples | CachedBatch | dict[str, npt.NDArray[Any]]
     read_nanoseconds: int = 0
+
+
+WindowContent = Literal["samples", "batch", "arrays"]
+"""What a window becomes: samples, a `CachedBatch`, or the stacked arrays of its payloads."""
+
+
+def content_of(options: LoaderOptions) -> WindowContent:
+    """Return what the windows of a loader become.
+
+    Args:
+        options: The options of the loader.
+    """
+    if options.stacks_arrays:
+        return "arrays"
+    return "samples" if options.batch_transform_fn is None else "batch"
 
 
 class OpenSnapshot:
@@ -120,16 +137,16 @@ class WindowDataset(Dataset[Any]):
         opened: The snapshot that is read.
     """
 
-    def __init__(self, opened: OpenSnapshot, *, gathers_batches: bool, num_samples: int) -> None:
+    def __init__(self, opened: OpenSnapshot, *, content: WindowContent, num_samples: int) -> None:
         """Describe what to read.
 
         Args:
             opened: The snapshot.
-            gathers_batches: Whether a window becomes a `CachedBatch`, not samples.
+            content: What a window becomes.
             num_samples: The length: samples of an epoch over all ranks.
         """
         self.opened = opened
-        self._gathers_batches = gathers_batches
+        self._content = content
         self._num_samples = num_samples
 
     def __len__(self) -> int:
@@ -161,9 +178,13 @@ class WindowDataset(Dataset[Any]):
     def read(self, window: Window) -> ReadWindow:
         """Read a window: its whole batch, or samples of which the first are being read ahead."""
         native = self.opened.parts[window.part]
-        if self._gathers_batches:
-            batch = native.batch_of_window(window.start, window.stop, window.padding_from)
-            return ReadWindow(window, CachedBatch(batch))
+        if self._content != "samples":
+            stacks = self._content == "arrays"
+            batch = native.batch_of_window(
+                window.start, window.stop, window.padding_from, gathers=not stacks
+            )
+            read_batch = CachedBatch(batch)
+            return ReadWindow(window, read_batch.arrays() if stacks else read_batch)
         # Reading begins now; the samples are made where they are used, as that takes the
         # interpreter's lock.
         return ReadWindow(window, WindowSamples(native.iter_window(window.start, window.stop)))

@@ -1,0 +1,97 @@
+"""``decode="arrays"``: payloads of ``pack_arrays`` become dicts of tensors, natively."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from dataset_rt import (
+    CachedDataset,
+    CacheInput,
+    CacheWriteSuccess,
+    DatasetRuntime,
+    InvalidRecordError,
+    pack_arrays,
+    unpack_arrays,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NUM_SAMPLES = 40
+
+
+class Images:
+    """A source of packed images, of which one may be odd."""
+
+    def __init__(self, name: str, odd: int | None = None) -> None:
+        self.name = name
+        self.odd = odd
+
+    def __iter__(self) -> Iterator[CacheInput]:
+        for number in range(NUM_SAMPLES):
+            height = 5 if number == self.odd else 4
+            image = np.random.default_rng(number).random((3, height, 6), dtype=np.float32)
+            yield CacheInput(pack_arrays({"image": image, "label": np.int64(number)}), {})
+
+
+@pytest.fixture
+def dataset_of(tmp_path: Path) -> Any:
+    def make(source: Images) -> CachedDataset:
+        runtime = DatasetRuntime(num_workers=2)
+        (result,) = runtime.write_cache(source, tmp_path)
+        assert isinstance(result, CacheWriteSuccess)
+        return runtime.cached_dataset(result.path)
+
+    return make
+
+
+def by_hand(sample: Any) -> dict[str, torch.Tensor]:
+    return {name: torch.tensor(array) for name, array in unpack_arrays(sample.data).items()}
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_are_those_of_unpacking_and_collating_by_hand(
+    dataset_of: Any, num_workers: int
+) -> None:
+    dataset = dataset_of(Images("images"))
+    options: dict[str, Any] = {"batch_size": 7, "seed": 3, "multiprocessing_context": "forkserver"}
+    native = dataset.to_torch_dataloader(decode="arrays", num_workers=num_workers, **options)
+    expected = dataset.to_torch_dataloader(sample_transform_fn=by_hand, num_workers=0, **options)
+    for _ in range(2):
+        for found, wanted in zip(native, expected, strict=True):
+            assert list(found) == list(wanted)
+            for name in wanted:
+                assert found[name].dtype == wanted[name].dtype
+                assert torch.equal(found[name], wanted[name])
+
+
+def test_a_batch_outlives_the_loader_and_the_next_batches(dataset_of: Any) -> None:
+    loader = dataset_of(Images("images")).to_torch_dataloader(
+        decode="arrays", shuffle=False, batch_size=10, num_workers=0
+    )
+    batches = list(loader)
+    del loader
+    labels = torch.cat([batch["label"] for batch in batches])
+    assert labels.tolist() == list(range(NUM_SAMPLES))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_arrays_that_differ_are_named_with_and_without_workers(
+    dataset_of: Any, num_workers: int
+) -> None:
+    loader = dataset_of(Images("odd", odd=13)).to_torch_dataloader(
+        decode="arrays",
+        shuffle=False,
+        batch_size=10,
+        num_workers=num_workers,
+        multiprocessing_context="forkserver",
+    )
+    batches = iter(loader)
+    next(batches)
+    with pytest.raises(InvalidRecordError, match=r'array "image" is F32 .* in sample 13 of'):
+        next(batches)
