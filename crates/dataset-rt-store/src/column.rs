@@ -22,7 +22,7 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
-    /// The Arrow type on disk.
+    /// The Arrow type in tables, which is the same whatever cache the values come from.
     #[must_use]
     pub fn arrow(self) -> DataType {
         match self {
@@ -31,6 +31,14 @@ impl ColumnType {
             Self::Integer => DataType::Int64,
             Self::Float => DataType::Float64,
             Self::String => DataType::LargeUtf8,
+        }
+    }
+
+    /// The Arrow type in the file of a cache.
+    pub(crate) fn stored(self, offsets: TextOffsets) -> DataType {
+        match (self, offsets) {
+            (Self::String, TextOffsets::Bits32) => DataType::Utf8,
+            _ => self.arrow(),
         }
     }
 
@@ -51,6 +59,15 @@ impl fmt::Display for ColumnType {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.python_name())
     }
+}
+
+/// How wide the offsets of a text column are in the file of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextOffsets {
+    /// For columns whose text is within reach of them in every record batch.
+    Bits32,
+    /// For all others.
+    Bits64,
 }
 
 /// Name and type of one metadata column.

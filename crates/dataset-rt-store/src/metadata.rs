@@ -6,20 +6,20 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, LargeStringArray, RecordBatch,
-    RecordBatchOptions, make_array,
+    Array, ArrayRef, BooleanArray, Float64Array, GenericStringArray, Int64Array, LargeStringArray,
+    OffsetSizeTrait, RecordBatch, RecordBatchOptions, StringArray, make_array,
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
 use arrow_ipc::{Block, MetadataVersion, root_as_footer};
-use arrow_schema::{ArrowError, Schema};
+use arrow_schema::{ArrowError, DataType, Schema};
 
 use crate::blocks::VerifiedMap;
-use crate::column::{Column, ColumnType, Value};
+use crate::column::{Column, ColumnType, TextOffsets, Value};
 use crate::error::StoreError;
 use crate::format::METADATA_BATCH_ROWS;
-use crate::metadata_builder::arrow_schema_of;
+use crate::metadata_builder::{arrow_schema_of, stored_schema_of};
 
 /// The last bytes of every Arrow IPC file.
 const CLOSING_MAGIC: &[u8] = b"ARROW1";
@@ -31,7 +31,8 @@ const TRAILER_BYTES: usize = 10;
 pub struct Metadata {
     file: VerifiedMap,
     buffer: Buffer,
-    schema: Arc<Schema>,
+    /// What the file has; text may have offsets of either width.
+    stored_schema: Arc<Schema>,
     columns: Vec<Column>,
     version: MetadataVersion,
     blocks: Vec<Block>,
@@ -51,7 +52,8 @@ enum TypedColumn {
     Boolean(BooleanArray),
     Integer(Int64Array),
     Float(Float64Array),
-    String(LargeStringArray),
+    String(StringArray),
+    LargeString(LargeStringArray),
 }
 
 impl Metadata {
@@ -78,13 +80,21 @@ impl Metadata {
             .ok_or_else(|| damaged(format!("a footer of {footer_bytes} bytes")))?;
         let footer = root_as_footer(file.bytes(footer_start..trailer_start)?)
             .map_err(|error| damaged(error.to_string()))?;
-        let schema = arrow_schema_of(&columns);
         let stored = footer
             .schema()
             .ok_or_else(|| damaged("no schema".to_owned()))?;
         let stored = catch_unwind(AssertUnwindSafe(|| fb_to_schema(stored)))
             .map_err(|_| damaged("its schema cannot be decoded".to_owned()))?;
-        if stored.fields() != schema.fields() {
+        let offsets: Vec<_> = stored
+            .fields()
+            .iter()
+            .map(|field| match field.data_type() {
+                DataType::Utf8 => TextOffsets::Bits32,
+                _ => TextOffsets::Bits64,
+            })
+            .collect();
+        let stored_schema = stored_schema_of(&columns, &offsets);
+        if offsets.len() != columns.len() || stored.fields() != stored_schema.fields() {
             return Err(damaged(
                 "its schema is not the one in the manifest".to_owned(),
             ));
@@ -101,7 +111,7 @@ impl Metadata {
         let batches = blocks.iter().map(|_| OnceLock::new()).collect();
         Ok(Self {
             buffer,
-            schema,
+            stored_schema,
             columns,
             version,
             blocks,
@@ -117,21 +127,10 @@ impl Metadata {
         &self.columns
     }
 
-    /// The Arrow schema of the table.
-    #[must_use]
-    pub fn schema(&self) -> &Arc<Schema> {
-        &self.schema
-    }
-
     /// Number of record batches; each has [`METADATA_BATCH_ROWS`] rows but the last.
     #[must_use]
     pub fn num_batches(&self) -> usize {
         self.blocks.len()
-    }
-
-    /// One record batch, its buffers in the map.
-    pub fn record_batch(&self, batch: usize) -> Result<&RecordBatch, StoreError> {
-        Ok(&self.batch(batch)?.record_batch)
     }
 
     /// The values of one sample below the number of samples.
@@ -169,8 +168,10 @@ impl Metadata {
     }
 
     /// A record batch in memory of its own, which stays what it is whatever becomes of the file.
+    ///
+    /// Its types are those of [`ColumnType::arrow`], whatever offsets the file has.
     pub fn copied_batch(&self, number: usize) -> Result<RecordBatch, StoreError> {
-        let batch = self.record_batch(number)?;
+        let batch = &self.batch(number)?.record_batch;
         let damaged = |error: ArrowError| StoreError::DamagedMetadata {
             path: self.file.map().path().to_owned(),
             reason: format!("record batch {number}: {error}"),
@@ -183,7 +184,8 @@ impl Metadata {
         // A file that was cut short explains whatever the copies lack.
         self.check()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(batch.schema(), copied.map_err(damaged)?, &options)
+        let schema = arrow_schema_of(&self.columns);
+        RecordBatch::try_new_with_options(schema, copied.map_err(damaged)?, &options)
             .map_err(damaged)
     }
 
@@ -213,7 +215,7 @@ impl Metadata {
             .ok_or_else(|| damaged("lies outside the file".to_owned()))?;
         self.file.verify(range.clone())?;
         let data = self.buffer.slice_with_length(range.start, range.len());
-        let decoder = FileDecoder::new(Arc::clone(&self.schema), self.version);
+        let decoder = FileDecoder::new(Arc::clone(&self.stored_schema), self.version);
         // Arrow checks offsets and UTF-8; a hostile file may still run into an assertion of its.
         let record_batch =
             catch_unwind(AssertUnwindSafe(|| decoder.read_record_batch(block, &data)))
@@ -233,17 +235,22 @@ impl Metadata {
             .columns()
             .iter()
             .zip(&self.columns)
-            .map(|(array, column)| match column.column_type {
-                ColumnType::Null => TypedColumn::Null,
-                ColumnType::Boolean => TypedColumn::Boolean(array.as_boolean().clone()),
-                ColumnType::Integer => {
-                    TypedColumn::Integer(array.as_primitive::<Int64Type>().clone())
-                }
-                ColumnType::Float => {
-                    TypedColumn::Float(array.as_primitive::<Float64Type>().clone())
-                }
-                ColumnType::String => TypedColumn::String(array.as_string::<i64>().clone()),
-            })
+            .map(
+                |(array, column)| match (column.column_type, array.data_type()) {
+                    (ColumnType::Null, _) => TypedColumn::Null,
+                    (ColumnType::Boolean, _) => TypedColumn::Boolean(array.as_boolean().clone()),
+                    (ColumnType::Integer, _) => {
+                        TypedColumn::Integer(array.as_primitive::<Int64Type>().clone())
+                    }
+                    (ColumnType::Float, _) => {
+                        TypedColumn::Float(array.as_primitive::<Float64Type>().clone())
+                    }
+                    (ColumnType::String, DataType::Utf8) => {
+                        TypedColumn::String(array.as_string().clone())
+                    }
+                    (ColumnType::String, _) => TypedColumn::LargeString(array.as_string().clone()),
+                },
+            )
             .collect();
         Ok(self.batches[number].get_or_init(|| Batch {
             record_batch,
@@ -252,20 +259,34 @@ impl Metadata {
     }
 }
 
-/// Copies the buffers of an array and checks the copies.
+/// Copies the buffers of an array, text with offsets of 64 bits, and checks the copies.
 fn copied_array(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let data = array.to_data();
-    let buffers = data
+    let mut buffers: Vec<_> = data
         .buffers()
         .iter()
         .map(|buffer| Buffer::from(buffer.as_slice()))
         .collect();
+    let mut data_type = data.data_type().clone();
+    if let Some(text) = array.as_string_opt::<i32>() {
+        data_type = DataType::LargeUtf8;
+        buffers[0] = text
+            .value_offsets()
+            .iter()
+            .copied()
+            .map(i64::from)
+            .collect();
+    }
     let nulls = data.nulls().map(|nulls| {
         let bits = Buffer::from(nulls.validity());
         NullBuffer::new(BooleanBuffer::new(bits, nulls.offset(), nulls.len()))
     });
     Ok(make_array(
-        data.into_builder().buffers(buffers).nulls(nulls).build()?,
+        data.into_builder()
+            .data_type(data_type)
+            .buffers(buffers)
+            .nulls(nulls)
+            .build()?,
     ))
 }
 
@@ -292,6 +313,9 @@ impl<'a> MetadataRow<'a> {
             TypedColumn::String(array) if array.is_valid(row) => {
                 Value::String(text_at(array, row).ok_or_else(|| self.damaged_text(column))?)
             }
+            TypedColumn::LargeString(array) if array.is_valid(row) => {
+                Value::String(text_at(array, row).ok_or_else(|| self.damaged_text(column))?)
+            }
             _ => Value::Null,
         })
     }
@@ -312,9 +336,9 @@ impl<'a> MetadataRow<'a> {
 }
 
 #[inline]
-fn text_at(array: &LargeStringArray, row: usize) -> Option<&str> {
+fn text_at<O: OffsetSizeTrait>(array: &GenericStringArray<O>, row: usize) -> Option<&str> {
     let offsets = array.value_offsets();
-    let start = usize::try_from(offsets[row]).ok()?;
-    let stop = usize::try_from(offsets[row + 1]).ok()?;
+    let start = offsets[row].to_usize()?;
+    let stop = offsets[row + 1].to_usize()?;
     std::str::from_utf8(array.value_data().get(start..stop)?).ok()
 }

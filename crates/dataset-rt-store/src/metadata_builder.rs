@@ -9,7 +9,7 @@ use arrow_array::{
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, Field, Schema};
 
-use crate::column::{Column, ColumnType, Value};
+use crate::column::{Column, ColumnType, TextOffsets, Value};
 use crate::error::StoreError;
 use crate::format::METADATA_BATCH_ROWS;
 
@@ -110,10 +110,18 @@ impl MetadataBuilder {
     }
 }
 
-/// The Arrow schema of these columns; every column may hold nulls.
+/// The Arrow schema of these columns in tables; every column may hold nulls.
 pub(crate) fn arrow_schema_of(columns: &[Column]) -> Arc<Schema> {
-    let field = |column: &Column| Field::new(&column.name, column.column_type.arrow(), true);
-    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
+    stored_schema_of(columns, &vec![TextOffsets::Bits64; columns.len()])
+}
+
+/// The Arrow schema of these columns in the file of a cache, with the offsets of each.
+pub(crate) fn stored_schema_of(columns: &[Column], offsets: &[TextOffsets]) -> Arc<Schema> {
+    let field = |(column, &offsets): (&Column, _)| {
+        Field::new(&column.name, column.column_type.stored(offsets), true)
+    };
+    let fields: Vec<_> = columns.iter().zip(offsets).map(field).collect();
+    Arc::new(Schema::new(fields))
 }
 
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use dataset_rt_store::format::{
 use dataset_rt_store::{Algorithm, FileEntry, Manifest, Value, WriterOptions, record_checksum};
 
 use crate::building::{build, compressions, options};
+use crate::changed_metadata::widen_text;
 use crate::reading::shown;
 
 /// What stands for the digest of a manifest while it is computed.
@@ -30,7 +31,8 @@ pub(crate) struct CacheImage {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// One cache of each kind, with columns of each type, several shards, and records of both forms.
+/// One cache of each kind, with columns of each type, text with offsets of either width, several
+/// shards, and records of both forms.
 pub(crate) fn images() -> Vec<CacheImage> {
     let base = tempfile::tempdir().unwrap();
     compressions()
@@ -47,8 +49,9 @@ pub(crate) fn images() -> Vec<CacheImage> {
                 compression,
                 ..options(if compression.dictionary { 1_500 } else { 250 })
             };
-            let columns = ["truth", "number", "half", "text", "nothing"];
+            let columns = ["truth", "number", "half", "text", "wide", "nothing"];
             let path = build(base.path(), "image", options, &columns, &rows).unwrap();
+            widen_text(&path, "wide");
             let rows = rows
                 .iter()
                 .map(|(_, values)| values.iter().map(shown).collect());
@@ -86,6 +89,7 @@ fn values(row: i64) -> Vec<Value<'static>> {
         Value::Integer(i64::MAX - row),
         some(Value::Float(-0.0)),
         some(Value::String(texts[row as usize % texts.len()])),
+        Value::String(texts[row as usize / 2 % texts.len()]),
         Value::Null,
     ]
 }

@@ -27,6 +27,8 @@
     reason = "shared with the other tests, which need more of it"
 )]
 mod building;
+#[path = "../it/changed_metadata.rs"]
+mod changed_metadata;
 mod harness;
 mod image;
 mod lz4;

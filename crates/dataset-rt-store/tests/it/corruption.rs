@@ -3,6 +3,7 @@ use std::path::Path;
 use dataset_rt_store::{Compression, StoreError, Value, WriterOptions};
 
 use crate::building::{FoundRow, build, compressions, files_below, open, options, read_all};
+use crate::changed_metadata::{replace_metadata, widen_text};
 
 fn small_cache(base: &Path) -> std::path::PathBuf {
     compressed_cache(base, Compression::NONE)
@@ -189,6 +190,11 @@ fn a_file_cut_short_while_it_is_open_gives_an_error_and_the_process_lives() {
 
 #[test]
 fn metadata_cut_short_while_it_is_open_gives_an_error_wherever_the_cut_is() {
+    cut_metadata_while_it_is_open(|_| {});
+    cut_metadata_while_it_is_open(|cache| widen_text(cache, "name"));
+}
+
+fn cut_metadata_while_it_is_open(change: fn(&Path)) {
     let names: Vec<String> = (0..3_000).map(|sample| format!("name {sample}")).collect();
     let rows: Vec<_> = names
         .iter()
@@ -197,6 +203,7 @@ fn metadata_cut_short_while_it_is_open_gives_an_error_wherever_the_cut_is() {
         .collect();
     let base = tempfile::tempdir().unwrap();
     let path = build(base.path(), "cut", options(100), &["number", "name"], &rows).unwrap();
+    change(&path);
     let file = path.join("metadata.arrow");
     let whole = std::fs::read(&file).unwrap();
     // Cuts at the start of a page lose whole pages; others leave a page of which the rest is zeros.
@@ -230,6 +237,52 @@ fn metadata_cut_short_while_it_is_open_gives_an_error_wherever_the_cut_is() {
             );
         }
         assert!(metadata.copied_batch(0).is_err(), "cut to {length}");
+    }
+}
+
+#[test]
+fn a_table_whose_columns_are_not_those_of_the_manifest_is_refused() {
+    let text = || Value::String("a");
+    let tables = [
+        (vec!["x"], vec![text()]),
+        (vec!["x"], vec![Value::Integer(1)]),
+        (vec!["x"], vec![Value::Null]),
+        (vec!["y"], vec![text()]),
+        (vec!["x", "y"], vec![text(), text()]),
+        (vec![], vec![]),
+    ];
+    let base = tempfile::tempdir().unwrap();
+    let paths: Vec<_> = tables
+        .into_iter()
+        .zip('a'..)
+        .map(|((columns, values), name)| {
+            let rows = [(&b""[..], values)];
+            build(
+                base.path(),
+                &name.to_string(),
+                options(100),
+                &columns,
+                &rows,
+            )
+            .unwrap()
+        })
+        .collect();
+    let files: Vec<_> = paths
+        .iter()
+        .map(|path| std::fs::read(path.join("metadata.arrow")).unwrap())
+        .collect();
+    for (number, path) in paths.iter().enumerate() {
+        for (other, file) in files.iter().enumerate() {
+            replace_metadata(path, file);
+            match open(path) {
+                Ok(_) => assert_eq!(number, other),
+                Err(error) => {
+                    assert_ne!(number, other);
+                    let message = error.to_string();
+                    assert!(message.contains("not the one in the manifest"), "{message}");
+                }
+            }
+        }
     }
 }
 

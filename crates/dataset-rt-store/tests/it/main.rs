@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod building;
+mod changed_metadata;
 mod continuing;
 mod corruption;
 mod name;

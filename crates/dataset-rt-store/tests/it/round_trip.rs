@@ -268,6 +268,30 @@ fn a_column_gets_its_type_from_its_first_value_wherever_that_is() {
     );
 }
 
+#[test]
+fn what_is_kept_beside_payloads_of_one_kibibyte_is_at_most_3_5_percent_of_them() {
+    let base = tempfile::tempdir().unwrap();
+    let payload = vec![7; 1 << 10];
+    let rows: Vec<_> = (0..20_000_i64)
+        .map(|sample| {
+            let label = ["cat", "dog", "owl"][sample as usize % 3];
+            let values = vec![
+                Value::Integer(sample),
+                Value::Float(sample as f64 / 3.0),
+                Value::String(label),
+            ];
+            (&payload[..], values)
+        })
+        .collect();
+    let columns = ["number", "score", "label"];
+    let path = build(base.path(), "small", options(1 << 30), &columns, &rows).unwrap();
+    let stored: usize = files_below(&path).iter().map(|(_, file)| file.len()).sum();
+    let payloads = rows.len() * payload.len();
+    // 12 bytes of index, and 8, 8 and 4 + 3 bytes of metadata: 35 a record.
+    let overhead = (stored - payloads) as f64 / payloads as f64;
+    assert!(overhead <= 0.035, "{overhead}");
+}
+
 #[derive(Debug, Clone)]
 enum Cell {
     Null,
