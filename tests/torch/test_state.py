@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from dataset_rt import CachedDataset
 
+# Starts workers at once, for a test that starts many.
+FORKED: dict[str, Any] = {"multiprocessing_context": "fork"}
 ORDERS: dict[str, dict[str, Any]] = {
     "weighted": {"shuffle": True},
     "permutation": {"shuffle": True, "replacement": False},
@@ -48,15 +50,15 @@ def test_resume_at_every_batch_continues_exactly(
 ) -> None:
     whole = make_loader(dataset, **order)
     epochs = [numbers_of(whole) for _ in range(4)]
-    worker_counts = itertools.cycle([(0, 2), (2, 1), (1, 0), (3, 3)])
-    for batch in range(len(whole) + 1):
-        saving_workers, resuming_workers = next(worker_counts)
-        saving = make_loader(dataset, saving_workers, **order)
-        numbers_of(saving)
+    batches = itertools.cycle(range(len(whole) + 1))
+    for saving_workers, resuming_workers in itertools.product(range(4), repeat=2):
+        batch = next(batches)
+        saving = make_loader(dataset, saving_workers, **FORKED, **order)
+        saving.set_epoch(1)
         iterator = iter(saving)
         begun = [next(iterator).tolist() for _ in range(batch)]
         state = saving.state_dict()
-        resumed = make_loader(dataset, resuming_workers, **order)
+        resumed = make_loader(dataset, resuming_workers, **FORKED, **order)
         resumed.load_state_dict(state)
         if batch < len(whole):
             assert begun + numbers_of(resumed) == epochs[1]
