@@ -157,6 +157,24 @@ def test_two_threads_that_ask_for_one_cache_get_one_build(
     assert "is building cache 'slow'" in caplog.records[0].getMessage()
 
 
+def test_a_source_that_asks_for_its_own_cache_is_told_so(
+    runtime: DatasetRuntime, tmp_path: Path
+) -> None:
+    nested: list[Any] = []
+
+    class Nested(Numbers):
+        def __iter__(self) -> Iterator[CacheInput]:
+            nested.extend(runtime.write_cache([Numbers("other"), Numbers("own")], tmp_path))
+            yield from super().__iter__()
+
+    (result,) = runtime.write_cache(Nested("own"), tmp_path)
+    assert result == CacheWriteSuccess("own", tmp_path / "own")
+    other, own = nested
+    assert other == CacheWriteSuccess("other", tmp_path / "other")
+    assert isinstance(own, CacheWriteError)
+    assert "was asked for by the source that is just being written to it" in own.message
+
+
 class TestBuilderProcesses:
     config = WriterConfig(num_processes=2)
 

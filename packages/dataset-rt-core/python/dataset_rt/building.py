@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import logging
 import os
+import threading
 import time
 import traceback
 from collections.abc import Generator
@@ -16,6 +18,7 @@ from dataset_rt import _core
 from dataset_rt.exceptions import (
     CacheIOError,
     CachePermissionError,
+    ConfigError,
     DatasetRtError,
     StaleCacheError,
 )
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("dataset_rt.writer")
 _POLL_SECONDS = 0.05
 _SILENT_SECONDS = 1.0
+
+# The builds that the code of a thread is called from.
+_own_builds = threading.local()
 
 
 class BuildPlan(NamedTuple):
@@ -112,6 +118,7 @@ def write_one(
         return Outcome(CacheWriteSuccess(named.name, Path(path)))
     _require_writable(plan.base_path)
     try:
+        _refuse_own_build(plan.base_path, named.name)
         lock = _lock(plan.base_path, named.name, waits=waits)
         if lock is None:
             return None
@@ -120,7 +127,8 @@ def write_one(
             path = _finished_cache(plan, named, fingerprint)
             if path is not None:
                 return Outcome(CacheWriteSuccess(named.name, Path(path)))
-            built = _build(plan, named, fingerprint, lock, report)
+            with _as_own_build(plan.base_path, named.name):
+                built = _build(plan, named, fingerprint, lock, report)
         finally:
             lock.release()
     except Exception as error:  # noqa: BLE001 - same
@@ -180,6 +188,25 @@ def _require_writable(base_path: str) -> None:
     raise CachePermissionError(
         errno.EACCES, "cannot write to the directory of caches: permission denied", base_path
     )
+
+
+@contextlib.contextmanager
+def _as_own_build(base_path: str, name: str) -> Iterator[None]:
+    builds: set[tuple[str, str]] = _own_builds.__dict__.setdefault("builds", set())
+    build = (os.path.realpath(base_path), name)
+    builds.add(build)
+    try:
+        yield
+    finally:
+        builds.discard(build)
+
+
+def _refuse_own_build(base_path: str, name: str) -> None:
+    """Refuse to wait for a build that cannot go on before this call returns."""
+    if (os.path.realpath(base_path), name) in _own_builds.__dict__.get("builds", ()):
+        raise ConfigError(
+            f"cache {name!r} was asked for by the source that is just being written to it"
+        )
 
 
 def _lock(base_path: str, name: str, *, waits: bool) -> _core.BuildLock | None:
