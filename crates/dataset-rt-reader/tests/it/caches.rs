@@ -1,7 +1,10 @@
-use arrow_array::Array;
-use dataset_rt_reader::{Dataset, Pool, ReadOptions, ReaderError, SchemaRule};
-use dataset_rt_store::{ColumnType, Value};
+use std::path::Path;
 use std::sync::Arc;
+
+use arrow_array::Array;
+use arrow_schema::DataType;
+use dataset_rt_reader::{Dataset, Pool, ReadOptions, ReaderError, SchemaRule, StopFlag};
+use dataset_rt_store::{ColumnType, Value};
 
 use crate::building::{draw, open, read, write};
 
@@ -96,4 +99,30 @@ fn other_columns_need_the_union_and_other_types_are_refused_always() {
             assert_eq!(view.caches().columns()[0].column_type, ColumnType::Integer);
         }
     }
+}
+
+#[test]
+fn caches_with_text_offsets_of_either_width_make_one_table() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/v1");
+    let paths = ["none", "wide"].map(|name| golden.join(name));
+    let dataset = open(&paths, draw(0), read(8));
+    let view = dataset.view().unwrap();
+    let table = view.metadata_table(&StopFlag::default()).unwrap();
+    let [batch] = table.batches.as_slice() else {
+        panic!("{} batches", table.batches.len());
+    };
+    assert_eq!(batch.num_rows(), 20);
+    // The records of both caches are the same; the first column is the identity of the cache.
+    let (narrow, wide) = (batch.slice(0, 10), batch.slice(10, 10));
+    assert_eq!(narrow.columns()[1..], wide.columns()[1..]);
+    let text = table.schema.index_of("名前").unwrap();
+    assert_eq!(table.schema.field(text).data_type(), &DataType::LargeUtf8);
+    let records = [7, 17, 2, 12, 8, 18];
+    let gathered = view.caches().gather_metadata(&records).unwrap();
+    for (row, record) in records.into_iter().enumerate() {
+        let stored = narrow.slice(record as usize % 10, 1);
+        let stored = &stored.columns()[2..stored.num_columns() - 1];
+        assert_eq!(gathered.slice(row, 1).columns(), stored, "record {record}");
+    }
+    dataset.update_metadata(&table).unwrap();
 }
