@@ -236,7 +236,8 @@ struct Stacking<'a> {
 }
 
 impl Stacking<'_> {
-    /// Reads one payload where it lies; what is read in the map is verified first.
+    /// Reads one payload where it lies. What is read in the map is verified afterwards, when it is
+    /// in the processor's cache, and damage goes before whatever else was wrong with it.
     fn with_payload<T>(
         &self,
         record: usize,
@@ -253,11 +254,12 @@ impl Stacking<'_> {
                 let Some(found) = found else {
                     return read(&[]);
                 };
+                let result = read(found.payload);
                 if self.view.read.verify_reads {
                     found.verify(found.payload)?;
+                } else {
+                    found.check()?;
                 }
-                let result = read(found.payload);
-                found.check()?;
                 result
             }
         }

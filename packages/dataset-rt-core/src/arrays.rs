@@ -82,8 +82,13 @@ pub(crate) fn array_layout(data: &[u8]) -> PyResult<Vec<ArrayPlace>> {
         SafeTensors::read_metadata(data).map_err(|error| damaged(error.to_string()))?;
     // The header is preceded by its length in eight bytes.
     let first = header_bytes + 8;
-    let mut layout = Vec::new();
-    for (name, tensor) in header.tensors() {
+    let mut tensors: Vec<_> = header.tensors().into_iter().collect();
+    // Arrays without elements begin where others do; then it is the end, and the name, that decides.
+    tensors.sort_by(|(one_name, one), (other_name, other)| {
+        (one.data_offsets, one_name).cmp(&(other.data_offsets, other_name))
+    });
+    let mut layout = Vec::with_capacity(tensors.len());
+    for (name, tensor) in tensors {
         let (numpy_name, _) = DTYPES
             .iter()
             .find(|(_, dtype)| *dtype == tensor.dtype)
@@ -97,7 +102,6 @@ pub(crate) fn array_layout(data: &[u8]) -> PyResult<Vec<ArrayPlace>> {
         }
         layout.push((name, *numpy_name, tensor.shape.clone(), first + start));
     }
-    layout.sort_by_key(|(_, _, _, start)| *start);
     Ok(layout)
 }
 
