@@ -3,15 +3,17 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::build_lock::BuildLock;
+use crate::build_lock::{BuildLock, LOCK_FILE};
+use crate::checksum::entry_of;
 use crate::column::Column;
 use crate::compression::{Algorithm, Compression};
 use crate::error::StoreError;
 use crate::files::{
-    create_directories, exchange, remove_file, remove_tree, sync_directory, sync_file,
+    create_directories, exchange, remove_file, remove_tree, rename_to_free_name, sync_directory,
+    sync_file,
 };
 use crate::format::{
     BLOCKS_FILE, DICTIONARY_FILE, INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_FOLDER,
@@ -66,6 +68,8 @@ pub(crate) struct Build {
     lock: BuildLock,
     sealed_shards: Arc<AtomicU64>,
     is_published: bool,
+    /// Digest of the cache that had the name when the build began; only that one is replaced.
+    replaces: Option<String>,
 }
 
 /// What became of the cache that had the name before.
@@ -103,17 +107,18 @@ impl Build {
         threads: usize,
         cancelled: &AtomicBool,
     ) -> Result<Start, StoreError> {
-        let build = Self {
+        let mut build = Self {
             lock,
-            sealed_shards: Arc::new(AtomicU64::new(0)),
+            // If anything goes wrong on the way, what is there is kept for the next attempt.
+            sealed_shards: Arc::new(AtomicU64::new(u64::MAX)),
             is_published: false,
+            replaces: None,
         };
-        let journal = read_journal(build.lock.folder());
-        // If anything goes wrong on the way, what is there is kept for the next attempt.
+        let journal = read_journal(build.lock.folder())?;
         let sealed = journal.as_ref().map_or(0, |contents| contents.sealed.len());
         build.sealed_shards.store(sealed as u64, Ordering::Release);
         restore_old_cache(build.lock.folder())?;
-        build.require_free_name(name)?;
+        build.replaces = build.cache_with_the_name(name)?;
         let journal = journal.filter(|contents| Some(&contents.header.identity) == identity);
         let continued = match journal {
             Some(contents) => {
@@ -126,12 +131,29 @@ impl Build {
             build.sealed_shards.store(0, Ordering::Release);
             build.clear()?;
             create_directories(&build.cache_folder().join(SHARDS_FOLDER))?;
+            if identity.is_some() {
+                // What is sealed later can only be found again through these.
+                sync_directory(&build.cache_folder())?;
+                sync_directory(build.lock.folder())?;
+                sync_directory(build.lock.base())?;
+            }
         }
         Ok(Start { build, continued })
     }
 
     pub(crate) fn cache_folder(&self) -> PathBuf {
         self.lock.cache_folder()
+    }
+
+    /// Refuses to go on in a child that the builder forked.
+    pub(crate) fn require_own(&self, name: &SourceName) -> Result<(), StoreError> {
+        if self.lock.is_own() {
+            return Ok(());
+        }
+        Err(StoreError::ForkedBuild {
+            name: name.as_str().to_owned(),
+            process: self.lock.process(),
+        })
     }
 
     /// The place for a pipeline; `header` begins a journal if there is to be one.
@@ -175,6 +197,11 @@ impl Build {
         let target = self.lock.base().join(name.as_str());
         sync_directory(&cache.join(SHARDS_FOLDER))?;
         sync_directory(&cache)?;
+        self.lock.require_in_place()?;
+        // Whatever has appeared under the name since the build began stays what it is.
+        if self.cache_with_the_name(name)? != self.replaces {
+            return Err(StoreError::NameTaken { path: target });
+        }
         let replaced = self.take_name(&cache, &target)?;
         if let Err(error) = sync_directory(self.lock.base()) {
             // What may be gone after a power failure is not published: everything goes back.
@@ -195,8 +222,8 @@ impl Build {
     /// Gives the finished directory its name, and says what became of the cache that had it.
     fn take_name(&self, cache: &Path, target: &Path) -> Result<Replaced, StoreError> {
         let failed = || StoreError::io("publish", target);
-        if fs::symlink_metadata(target).is_err() {
-            fs::rename(cache, target).map_err(failed())?;
+        if self.replaces.is_none() {
+            rename_to_free_name(cache, target).map_err(failed())?;
             return Ok(Replaced::Nothing);
         }
         if exchange(cache, target).map_err(failed())? {
@@ -211,13 +238,19 @@ impl Build {
         Ok(Replaced::Aside(old))
     }
 
-    /// Refuses a name that something else has, before any work is done.
-    fn require_free_name(&self, name: &SourceName) -> Result<(), StoreError> {
+    /// The digest of the cache that has the name; refuses a name that something else has.
+    fn cache_with_the_name(&self, name: &SourceName) -> Result<Option<String>, StoreError> {
         let target = self.lock.base().join(name.as_str());
-        if fs::symlink_metadata(&target).is_ok() && !target.join(MANIFEST_FILE).exists() {
-            return Err(StoreError::NameTaken { path: target });
+        match fs::symlink_metadata(&target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(StoreError::io("examine", target)(error)),
+            Ok(_) => {}
         }
-        Ok(())
+        match Manifest::read(&target) {
+            Ok(manifest) => Ok(Some(manifest.digest)),
+            Err(StoreError::NotFound { .. }) => Err(StoreError::NameTaken { path: target }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes everything but the lock.
@@ -238,15 +271,15 @@ impl Build {
         let is_compressed = compression.algorithm != Algorithm::None;
         let dictionary = match &contents.header.dictionary {
             None => None,
-            Some(entry) => match read_whole(&cache.join(DICTIONARY_FILE), entry) {
+            Some(entry) => match read_whole(&cache.join(DICTIONARY_FILE), entry)? {
                 Some(bytes) => Some(bytes),
                 None => return Ok(None),
             },
         };
-        let Ok(mut streams) = Streams::reopen(folder, is_compressed) else {
+        let Some(mut streams) = Streams::reopen(folder, is_compressed)? else {
             return Ok(None);
         };
-        let intact = count_intact_shards(folder, &cache, &contents.sealed, threads, cancelled);
+        let intact = count_intact_shards(folder, &cache, &contents.sealed, threads, cancelled)?;
         if cancelled.load(Ordering::Acquire) {
             return Err(StoreError::Cancelled {
                 name: contents.header.identity.name,
@@ -255,7 +288,7 @@ impl Build {
         let mut good = Vec::new();
         let mut journal_bytes = contents.header_bytes;
         for (sealed, bytes) in contents.sealed.into_iter().take(intact) {
-            if !streams.advance(sealed.samples(), &sealed.streams) {
+            if !streams.advance(sealed.samples(), &sealed.streams)? {
                 break;
             }
             journal_bytes = bytes;
@@ -272,7 +305,7 @@ impl Build {
         remove_all_but(folder, |name| {
             !name.starts_with("metadata-") || parts.iter().any(|part| part.file == name)
         })?;
-        self.remove_shards_from(good.len())?;
+        self.remove_shards_from(good.len() as u64)?;
         for name in [MANIFEST_FILE, BLOCKS_FILE, METADATA_FILE, INDEX_FILE] {
             remove_file(&cache.join(name))?;
         }
@@ -293,13 +326,12 @@ impl Build {
     }
 
     /// Removes payload files from this number on.
-    fn remove_shards_from(&self, first: usize) -> Result<(), StoreError> {
-        let cache = self.cache_folder();
-        let kept: Vec<_> = (0..first)
-            .map(|shard| cache.join(shard_file(shard)))
-            .collect();
-        let shards = cache.join(SHARDS_FOLDER);
-        remove_all_but(&shards, |name| kept.contains(&shards.join(name)))
+    fn remove_shards_from(&self, first: u64) -> Result<(), StoreError> {
+        let shards = self.cache_folder().join(SHARDS_FOLDER);
+        remove_all_but(&shards, |name| {
+            let number = name.strip_suffix(".bin").and_then(|text| text.parse().ok());
+            number.is_some_and(|number: u64| number < first)
+        })
     }
 }
 
@@ -308,13 +340,17 @@ impl Drop for Build {
         if !self.lock.is_own() {
             return;
         }
+        if self.lock.require_in_place().is_err() {
+            // What is there now belongs to another build.
+            return;
+        }
         let sealed = self.sealed_shards.load(Ordering::Acquire);
         // Nothing can be done about a failure here. What is left stands in nobody's way, and the
         // next build of this cache, or of any other, removes it.
         if self.is_published || sealed == 0 {
             let _ = self.clear();
         } else {
-            let _ = self.remove_shards_from(usize::try_from(sealed).unwrap_or(usize::MAX));
+            let _ = self.remove_shards_from(sealed);
         }
     }
 }
@@ -338,7 +374,7 @@ fn restore_old_cache(folder: &Path) -> Result<(), StoreError> {
 pub(crate) fn clear_build_folder(folder: &Path) -> Result<(), StoreError> {
     restore_old_cache(folder)?;
     remove_file(&folder.join(JOURNAL_FILE))?;
-    remove_all_but(folder, |name| name == "lock")
+    remove_all_but(folder, |name| name == LOCK_FILE)
 }
 
 fn remove_all_but(folder: &Path, keep: impl Fn(&str) -> bool) -> Result<(), StoreError> {
@@ -368,9 +404,10 @@ fn count_intact_shards(
     sealed: &[(SealedShard, u64)],
     threads: usize,
     cancelled: &AtomicBool,
-) -> usize {
+) -> Result<usize, StoreError> {
     let next = AtomicUsize::new(0);
     let first_damaged = AtomicUsize::new(sealed.len());
+    let failure = Mutex::new(None);
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, sealed.len().max(1)) {
             scope.spawn(|| {
@@ -384,23 +421,47 @@ fn count_intact_shards(
                         bytes: entry.shard.bytes,
                         blake3: entry.shard.blake3.clone(),
                     };
-                    let is_intact = has_digest(&cache.join(shard_file(number)), &shard, cancelled)
-                        && entry.metadata_parts.iter().all(|part| {
-                            has_digest(&folder.join(&part.file), &part.entry, cancelled)
-                        });
-                    if !is_intact {
-                        first_damaged.fetch_min(number, Ordering::AcqRel);
+                    let is_intact = || {
+                        if !has_digest(&cache.join(shard_file(number)), &shard, cancelled)? {
+                            return Ok(false);
+                        }
+                        for part in &entry.metadata_parts {
+                            if !has_digest(&folder.join(&part.file), &part.entry, cancelled)? {
+                                return Ok(false);
+                            }
+                        }
+                        Ok(true)
+                    };
+                    match is_intact() {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            first_damaged.fetch_min(number, Ordering::AcqRel);
+                        }
+                        Err(error) => {
+                            *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                            return;
+                        }
                     }
                 }
             });
         }
     });
-    first_damaged.into_inner()
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(first_damaged.into_inner()),
+    }
 }
 
-fn has_digest(path: &Path, expected: &FileEntry, cancelled: &AtomicBool) -> bool {
-    let Ok(mut file) = fs::File::open(path) else {
-        return false;
+/// Says whether a file is there and is what it was; a file that cannot be read now is an error.
+fn has_digest(
+    path: &Path,
+    expected: &FileEntry,
+    cancelled: &AtomicBool,
+) -> Result<bool, StoreError> {
+    let mut file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(StoreError::io("open", path)(error)),
     };
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 1 << 20];
@@ -408,23 +469,26 @@ fn has_digest(path: &Path, expected: &FileEntry, cancelled: &AtomicBool) -> bool
     while !cancelled.load(Ordering::Acquire) {
         match file.read(&mut buffer) {
             Ok(0) => {
-                return bytes == expected.bytes
-                    && hasher.finalize().to_hex().as_str() == expected.blake3;
+                return Ok(bytes == expected.bytes
+                    && hasher.finalize().to_hex().as_str() == expected.blake3);
             }
             Ok(count) => {
                 bytes += count as u64;
                 hasher.update(&buffer[..count]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return false,
+            Err(error) => return Err(StoreError::io("read", path)(error)),
         }
     }
-    false
+    Ok(false)
 }
 
-fn read_whole(path: &Path, expected: &FileEntry) -> Option<Vec<u8>> {
-    let bytes = fs::read(path).ok()?;
-    (crate::checksum::entry_of(&bytes) == *expected).then_some(bytes)
+fn read_whole(path: &Path, expected: &FileEntry) -> Result<Option<Vec<u8>>, StoreError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok((entry_of(&bytes) == *expected).then_some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::io("read", path)(error)),
+    }
 }
 
 /// Writes the dictionary of a build and makes it durable.

@@ -1,42 +1,33 @@
 //! Which process builds a cache: a directory with a lock that the system releases when its holder dies.
 //!
-//! The lock is a POSIX record lock (`fcntl`). It goes with its process, is not inherited by children
-//! that the process forked, and works on network file systems where `flock` does not. The system
-//! forgets it when any descriptor of the file is closed in the process, and does not tell the threads
-//! of one process apart; hence the list of locks that this process holds, which is asked first.
+//! The lock is a record lock of an open file (`F_OFD_SETLK`). It works on network file systems where
+//! `flock` does not, and it lasts until its file is closed: unlike older record locks it does not
+//! depend on what else the process does with the file. Children that the process forks share it, so
+//! a cache waits for those that outlive a killed builder.
 
-use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FlockOperation, fcntl_lock};
-use rustix::io::Errno;
-use rustix::process::{Flock, FlockType, fcntl_getlk};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
 use crate::name::SourceName;
 
-/// Build directories begin with this; source names never begin with a dot.
+/// Build directories begin with this, and sixteen hexadecimal digits follow; source names never
+/// begin with a dot.
 const FOLDER_PREFIX: &str = ".building-";
-const LOCK_FILE: &str = "lock";
+const FOLDER_DIGITS: usize = 16;
+pub(crate) const LOCK_FILE: &str = "lock";
 /// The cache being built, inside the build directory.
 pub(crate) const CACHE_FOLDER: &str = "cache";
 /// The lock file holds one short line; more is not read.
 const MAX_HOLDER_BYTES: u64 = 4096;
-
-/// Build directories that this process holds.
-static HELD: LazyLock<Mutex<HeldLocks>> = LazyLock::new(Mutex::default);
-
-#[derive(Debug, Default)]
-struct HeldLocks {
-    /// A forked child has another id, and holds none of them.
-    process: u32,
-    holders: HashMap<PathBuf, Option<Holder>>,
-}
+/// A directory that comes and goes this often while it is being locked is none of ours.
+const MAX_ATTEMPTS: usize = 1000;
 
 /// Who builds a cache, as far as the lock file says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,8 +53,8 @@ pub enum LockAttempt {
 #[derive(Debug)]
 pub struct BuildLock {
     folder: PathBuf,
-    /// Holds the system's lock as long as it is open.
-    _file: File,
+    /// Holds the system's lock.
+    file: File,
     process: u32,
 }
 
@@ -79,7 +70,7 @@ impl BuildLock {
                 .to_string_lossy()
                 .into_owned(),
         };
-        Self::try_lock(folder, Some(holder))
+        Self::try_lock(folder, Some(&holder))
     }
 
     /// Tries to lock a build directory that exists, to see to what its builder left behind.
@@ -87,13 +78,9 @@ impl BuildLock {
         Self::try_lock(folder.to_owned(), None)
     }
 
-    fn try_lock(folder: PathBuf, holder: Option<Holder>) -> Result<LockAttempt, StoreError> {
+    fn try_lock(folder: PathBuf, holder: Option<&Holder>) -> Result<LockAttempt, StoreError> {
         let lock_path = folder.join(LOCK_FILE);
-        let mut held = lock_held();
-        loop {
-            if let Some(holder) = held.holders.get(&folder) {
-                return Ok(LockAttempt::Held(holder.clone()));
-            }
+        for _ in 0..MAX_ATTEMPTS {
             match fs::create_dir(&folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(StoreError::io("create", folder)(error));
@@ -112,32 +99,30 @@ impl BuildLock {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(StoreError::io("create", lock_path)(error)),
             };
-            match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::AGAIN | Errno::ACCESS) => {
-                    return Ok(LockAttempt::Held(read_holder(&mut file)));
-                }
-                Err(error) => {
-                    return Err(StoreError::NoLocks {
-                        path: folder,
-                        source: error.into(),
-                    });
-                }
+            let is_locked =
+                set_lock(&file, LockKind::Exclusive).map_err(|source| StoreError::NoLocks {
+                    path: folder.clone(),
+                    source,
+                })?;
+            if !is_locked {
+                return Ok(LockAttempt::Held(read_holder(&mut file)));
             }
             // The lock may be that of a file which its last holder removed before it let go.
             if !is_same_file(&file, &lock_path)? {
                 continue;
             }
-            if let Some(holder) = &holder {
+            if let Some(holder) = holder {
                 write_holder(&mut file, holder).map_err(StoreError::io("write", &lock_path))?;
             }
-            held.holders.insert(folder.clone(), holder);
             return Ok(LockAttempt::Acquired(Self {
                 folder,
-                _file: file,
+                file,
                 process: std::process::id(),
             }));
         }
+        Err(StoreError::io("lock", folder)(io::Error::other(
+            "it comes and goes, or is no directory",
+        )))
     }
 
     /// The build directory.
@@ -155,9 +140,24 @@ impl BuildLock {
         self.folder.parent().unwrap_or(&self.folder)
     }
 
-    /// Says whether this is the process that holds the lock, not a child that it forked.
+    /// Says whether this is the process that took the lock, not a child that it forked.
     pub(crate) fn is_own(&self) -> bool {
         self.process == std::process::id()
+    }
+
+    /// The process that took the lock.
+    pub(crate) fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Makes sure that nobody has removed the build directory, and perhaps made another one.
+    pub(crate) fn require_in_place(&self) -> Result<(), StoreError> {
+        if is_same_file(&self.file, &self.folder.join(LOCK_FILE))? {
+            return Ok(());
+        }
+        Err(StoreError::BuildRemoved {
+            path: self.folder.clone(),
+        })
     }
 }
 
@@ -166,19 +166,20 @@ impl Drop for BuildLock {
         if !self.is_own() {
             return;
         }
-        let mut held = lock_held();
         // If nothing was kept, the lock file goes while the lock is still held, and the directory
         // with it. A process that opened the file in time finds that it is gone and begins anew.
-        let is_kept = fs::read_dir(&self.folder).is_ok_and(|entries| {
+        let is_in_place = self.require_in_place().is_ok();
+        let is_empty = fs::read_dir(&self.folder).is_ok_and(|entries| {
             entries
                 .flatten()
-                .any(|entry| entry.file_name() != LOCK_FILE)
+                .all(|entry| entry.file_name() == LOCK_FILE)
         });
-        if !is_kept {
+        if is_in_place && is_empty {
             let _ = fs::remove_file(self.folder.join(LOCK_FILE));
             let _ = fs::remove_dir(&self.folder);
         }
-        held.holders.remove(&self.folder);
+        // Closing the file would not do while a forked child has it open.
+        let _ = set_lock(&self.file, LockKind::None);
     }
 }
 
@@ -188,18 +189,20 @@ fn build_folder(base: &Path, name: &SourceName) -> Result<PathBuf, StoreError> {
     Ok(base.join(format!("{FOLDER_PREFIX}{:016x}", name.cache_id())))
 }
 
-/// All build directories in a directory of caches, in order of name.
+/// All build directories in a directory of caches, in order of name. What only looks like one, by
+/// its name or as a link, is none.
 pub(crate) fn build_folders(base: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let base = fs::canonicalize(base).map_err(StoreError::io("resolve", base))?;
     let entries = fs::read_dir(&base).map_err(StoreError::io("read", &base))?;
     let mut folders = Vec::new();
     for entry in entries {
         let entry = entry.map_err(StoreError::io("read", &base))?;
-        if entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.starts_with(FOLDER_PREFIX))
-        {
+        let is_name = entry.file_name().to_str().is_some_and(|name| {
+            name.strip_prefix(FOLDER_PREFIX).is_some_and(|digits| {
+                digits.len() == FOLDER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+            })
+        });
+        if is_name && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             folders.push(entry.path());
         }
     }
@@ -207,31 +210,45 @@ pub(crate) fn build_folders(base: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(folders)
 }
 
-/// Who holds the lock of a build directory now, and what the lock file says; takes no lock.
+/// Says whether the lock of a build directory is held now, and what its file says; takes no lock.
 pub(crate) fn holder_of(folder: &Path) -> (bool, Option<Holder>) {
-    // Opening and closing the file would give up a lock of this process.
-    let held = lock_held();
-    if let Some(holder) = held.holders.get(folder) {
-        return (true, holder.clone());
-    }
     let Ok(mut file) = File::open(folder.join(LOCK_FILE)) else {
         return (false, None);
     };
-    let is_held =
-        fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).is_ok_and(|holder| holder.is_some());
+    let mut lock = whole_file(LockKind::Exclusive);
+    let is_held = fcntl(&file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok()
+        && i32::from(lock.l_type) != libc::F_UNLCK;
     (is_held, read_holder(&mut file))
 }
 
-fn lock_held() -> MutexGuard<'static, HeldLocks> {
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
-    if held.process != process {
-        *held = HeldLocks {
-            process,
-            holders: HashMap::new(),
-        };
+/// What to do with a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LockKind {
+    Exclusive,
+    None,
+}
+
+/// Takes or releases the lock of an open file; says `false` if another has it.
+fn set_lock(file: &File, kind: LockKind) -> io::Result<bool> {
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file(kind))) {
+        Ok(_) => Ok(true),
+        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+        Err(error) => Err(error.into()),
     }
-    held
+}
+
+fn whole_file(kind: LockKind) -> libc::flock {
+    let lock_type = match kind {
+        LockKind::Exclusive => libc::F_WRLCK,
+        LockKind::None => libc::F_UNLCK,
+    };
+    libc::flock {
+        l_type: lock_type as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
 }
 
 fn is_same_file(file: &File, path: &Path) -> Result<bool, StoreError> {

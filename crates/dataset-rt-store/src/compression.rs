@@ -70,6 +70,8 @@ const MAX_ZSTD_RATIO: usize = 1 << 15;
 
 /// Records that a dictionary is trained on end at this many bytes.
 pub(crate) const TRAINING_BYTES: usize = 4 << 20;
+/// Earlier, where shards are small, but not before this many.
+pub(crate) const MIN_TRAINING_BYTES: usize = 256 << 10;
 /// Or at this many records.
 pub(crate) const TRAINING_RECORDS: usize = 1 << 16;
 /// Dictionaries are for records up to this mean size; larger ones find repetitions in themselves.

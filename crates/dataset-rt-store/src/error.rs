@@ -248,6 +248,31 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
+    /// Somebody removed the directory that a cache is being built in.
+    #[error("{path} was removed, or replaced, while a cache was being built in it", path = path.display())]
+    BuildRemoved {
+        /// The build directory.
+        path: PathBuf,
+    },
+    /// A build was used in a child process that its builder forked.
+    #[error(
+        "cache {name:?} is being built by process {process}, and cannot be by a process that it forked"
+    )]
+    ForkedBuild {
+        /// Name of the source.
+        name: String,
+        /// The builder.
+        process: u32,
+    },
+    /// A payload file is another one than when the cache was opened.
+    #[error(
+        "{path} was replaced after its cache was opened\nhint: open the dataset again",
+        path = path.display()
+    )]
+    FileReplaced {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file system cannot lock files.
     #[error(
         "cannot lock {path}: {source}\nhint: the file system has no file locks, which keep two \

@@ -54,6 +54,19 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// Renames, and never replaces anything; where the file system cannot promise that, a look must do.
+pub(crate) fn rename_to_free_name(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            if fs::symlink_metadata(to).is_ok() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            fs::rename(from, to)
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
 /// Lets two directories change places in one step; says `false` if the file system cannot.
 pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
     match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {

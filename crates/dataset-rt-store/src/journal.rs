@@ -4,7 +4,7 @@
 //! journal up to the first line that is torn or does not fit what it finds.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -161,8 +161,18 @@ pub(crate) struct JournalContents {
 }
 
 /// Reads the journal of a build directory; `None` if there is none that says anything.
-pub(crate) fn read_journal(folder: &Path) -> Option<JournalContents> {
-    let text = fs::read(folder.join(JOURNAL_FILE)).ok()?;
+///
+/// That it cannot be read now is an error: it may say much.
+pub(crate) fn read_journal(folder: &Path) -> Result<Option<JournalContents>, StoreError> {
+    let path = folder.join(JOURNAL_FILE);
+    match fs::read(&path) {
+        Ok(text) => Ok(parse_journal(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::io("read", path)(error)),
+    }
+}
+
+fn parse_journal(text: &[u8]) -> Option<JournalContents> {
     let mut lines = text.split_inclusive(|&byte| byte == b'\n');
     let first = lines.next()?;
     let header: JournalHeader = parse_line(first)?;

@@ -46,27 +46,38 @@ pub fn list_builds(base: &Path) -> Result<Vec<BuildStatus>, StoreError> {
 /// A build whose process lives is left alone, and so is one that cannot be locked.
 pub fn reclaim_builds(base: &Path, which: Reclaim) -> Result<Vec<BuildStatus>, StoreError> {
     let mut reclaimed = Vec::new();
+    let mut failure = None;
     for folder in build_folders(base)? {
         let status = status_of(&folder);
         if status.is_active {
             continue;
         }
-        let LockAttempt::Acquired(lock) = BuildLock::try_acquire_folder(&folder)? else {
-            continue;
-        };
-        // Looked at again, now that nobody else can begin with it.
-        if which == Reclaim::All || is_useless(&folder) {
-            clear_build_folder(&folder)?;
-            drop(lock);
-            reclaimed.push(status);
+        match reclaim(&folder, which) {
+            Ok(true) => reclaimed.push(status),
+            Ok(false) => {}
+            // The others are removed all the same.
+            Err(error) => failure = failure.or(Some(error)),
         }
     }
-    Ok(reclaimed)
+    failure.map_or(Ok(reclaimed), Err)
+}
+
+fn reclaim(folder: &Path, which: Reclaim) -> Result<bool, StoreError> {
+    let LockAttempt::Acquired(_lock) = BuildLock::try_acquire_folder(folder)? else {
+        return Ok(false);
+    };
+    // Looked at now that nobody else can begin with it.
+    let goes = which == Reclaim::All || is_useless(folder)?;
+    if goes {
+        clear_build_folder(folder)?;
+    }
+    Ok(goes)
 }
 
 fn status_of(folder: &Path) -> BuildStatus {
     let (is_active, holder) = holder_of(folder);
-    let journal = read_journal(folder);
+    // A journal that cannot be read now says nothing here.
+    let journal = read_journal(folder).ok().flatten();
     let name = holder.as_ref().map(|holder| holder.name.clone());
     BuildStatus {
         path: folder.to_owned(),
@@ -86,19 +97,23 @@ fn status_of(folder: &Path) -> BuildStatus {
 
 /// Says whether nothing in a build directory is worth keeping: no shard is sealed, or the cache that
 /// it was for is finished.
-fn is_useless(folder: &Path) -> bool {
-    if !folder.join(CACHE_FOLDER).exists() {
-        return true;
+fn is_useless(folder: &Path) -> Result<bool, StoreError> {
+    let cache = folder.join(CACHE_FOLDER);
+    match cache.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Ok(true),
+        Err(error) => return Err(StoreError::io("examine", cache)(error)),
     }
-    let Some(contents) = read_journal(folder).filter(|contents| !contents.sealed.is_empty()) else {
-        return true;
+    let journal = read_journal(folder)?;
+    let Some(contents) = journal.filter(|contents| !contents.sealed.is_empty()) else {
+        return Ok(true);
     };
     let identity = contents.header.identity;
     let finished = folder.parent().unwrap_or(folder).join(&identity.name);
     // A stale cache stays until its successor is complete, so only the fingerprint tells them apart.
-    Manifest::read(&finished).is_ok_and(|manifest| {
+    Ok(Manifest::read(&finished).is_ok_and(|manifest| {
         manifest.fingerprint.map(|text| text.get().to_owned()) == identity.fingerprint
-    })
+    }))
 }
 
 /// Files that cannot be looked at, as they may be just going, count nothing.

@@ -9,8 +9,9 @@ use crate::column::{Column, ColumnType};
 use crate::compression::{Algorithm, Compression};
 use crate::error::StoreError;
 use crate::format::{
-    BLOCKS_FILE, CHECKSUM_BYTES, CHECKSUM_NAME, FORMAT_NAME, FORMAT_VERSION, INDEX_FILE,
-    MANIFEST_FILE, METADATA_BATCH_ROWS, METADATA_FILE, block_count, index_bytes, shard_file,
+    BLOCKS_FILE, CHECKSUM_BYTES, CHECKSUM_NAME, DICTIONARY_FILE, FORMAT_NAME, FORMAT_VERSION,
+    INDEX_FILE, MANIFEST_FILE, METADATA_BATCH_ROWS, METADATA_FILE, block_count, index_bytes,
+    shard_file,
 };
 use crate::name::{SourceName, cache_id_of_name};
 
@@ -289,6 +290,23 @@ impl Manifest {
         Ok(())
     }
 
+    /// Checks that every file of a cache is there and has its length; reads none of them.
+    pub fn check_lengths(&self, cache: &Path) -> Result<(), StoreError> {
+        let others = [
+            (INDEX_FILE, &self.index),
+            (METADATA_FILE, &self.metadata),
+            (BLOCKS_FILE, &self.blocks),
+        ];
+        let dictionary = self.dictionary.iter().map(|entry| (DICTIONARY_FILE, entry));
+        for (file, entry) in others.into_iter().chain(dictionary) {
+            check_length(&cache.join(file), entry.bytes)?;
+        }
+        for (number, shard) in self.shards.iter().enumerate() {
+            check_length(&cache.join(shard_file(number)), shard.bytes)?;
+        }
+        Ok(())
+    }
+
     /// Says whether records are compressed, so that payloads do not lie in the shards as they are.
     #[must_use]
     pub fn is_compressed(&self) -> bool {
@@ -300,5 +318,22 @@ impl Manifest {
     pub fn column_type(&self, name: &str) -> Option<ColumnType> {
         let column = self.columns.iter().find(|column| column.name == name)?;
         Some(column.column_type)
+    }
+}
+
+fn check_length(path: &Path, expected: u64) -> Result<(), StoreError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.len() == expected => Ok(()),
+        Ok(metadata) => Err(StoreError::FileLength {
+            path: path.to_owned(),
+            expected,
+            found: metadata.len(),
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(StoreError::FileMissing {
+                path: path.to_owned(),
+            })
+        }
+        Err(error) => Err(StoreError::io("examine", path)(error)),
     }
 }

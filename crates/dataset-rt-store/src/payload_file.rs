@@ -4,9 +4,9 @@
 //! shards, caches or datasets. A reader that finds the list locked opens the file for itself: no
 //! thread waits, and a child forked while a thread held the lock goes on.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -27,14 +27,16 @@ pub(crate) struct PayloadFile {
     path: PathBuf,
     /// Tells the files of this process apart, also after a path was replaced.
     identity: u64,
+    /// Device and inode: whether the file behind the path is still the one that was found first.
+    place: (u64, u64),
 }
 
 impl PayloadFile {
     /// Checks that the file is there and has the expected length.
     pub(crate) fn new(path: &Path, expected_bytes: u64) -> Result<Self, StoreError> {
         static IDENTITIES: AtomicU64 = AtomicU64::new(0);
-        let found = match std::fs::metadata(path) {
-            Ok(metadata) => metadata.len(),
+        let metadata = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(StoreError::FileMissing {
                     path: path.to_owned(),
@@ -42,16 +44,17 @@ impl PayloadFile {
             }
             Err(error) => return Err(StoreError::io("read the length of", path)(error)),
         };
-        if found != expected_bytes {
+        if metadata.len() != expected_bytes {
             return Err(StoreError::FileLength {
                 path: path.to_owned(),
                 expected: expected_bytes,
-                found,
+                found: metadata.len(),
             });
         }
         Ok(Self {
             path: path.to_owned(),
             identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
+            place: place_of(&metadata),
         })
     }
 
@@ -82,6 +85,14 @@ impl PayloadFile {
             return Ok(Arc::clone(&files[last].1));
         }
         let file = Arc::new(File::open(&self.path).map_err(StoreError::io("open", &self.path))?);
+        let metadata = file
+            .metadata()
+            .map_err(StoreError::io("examine", &self.path))?;
+        if place_of(&metadata) != self.place {
+            return Err(StoreError::FileReplaced {
+                path: self.path.clone(),
+            });
+        }
         if let Some(mut files) = lock_if_free() {
             if files.len() >= MAX_OPEN_FILES {
                 files.remove(0);
@@ -90,6 +101,10 @@ impl PayloadFile {
         }
         Ok(file)
     }
+}
+
+fn place_of(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 impl Drop for PayloadFile {

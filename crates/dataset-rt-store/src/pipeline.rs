@@ -178,7 +178,10 @@ pub(crate) struct Pipeline {
     channels: Option<(Sender<Ordered>, Sender<Work>)>,
     recycled: Receiver<Box<Chunk>>,
     /// Chunks to be used again.
-    #[expect(clippy::vec_box, reason = "chunks travel through channels in their boxes")]
+    #[expect(
+        clippy::vec_box,
+        reason = "chunks travel through channels in their boxes"
+    )]
     spare: Vec<Box<Chunk>>,
     bytes_in_flight: usize,
     cancelled: Arc<AtomicBool>,

@@ -46,49 +46,60 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Opens lists that an earlier build left behind, before anything in them is believed.
-    pub(crate) fn reopen(folder: &Path, is_compressed: bool) -> Result<Self, StoreError> {
-        Ok(Self {
-            addresses: Stream::reopen(folder.join("addresses.part"))?,
-            payload_addresses: is_compressed
-                .then(|| Stream::reopen(folder.join("payload-addresses.part")))
-                .transpose()?,
-            checksums: Stream::reopen(folder.join("checksums.part"))?,
-        })
+    /// Opens lists that an earlier build left behind, before anything in them is believed; `None` if
+    /// one is missing.
+    pub(crate) fn reopen(folder: &Path, is_compressed: bool) -> Result<Option<Self>, StoreError> {
+        let open = || {
+            Ok(Self {
+                addresses: Stream::reopen(folder.join("addresses.part"))?,
+                payload_addresses: is_compressed
+                    .then(|| Stream::reopen(folder.join("payload-addresses.part")))
+                    .transpose()?,
+                checksums: Stream::reopen(folder.join("checksums.part"))?,
+            })
+        };
+        match open() {
+            Ok(streams) => Ok(Some(streams)),
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads on up to this number of samples, and says whether the lists are what was written.
-    pub(crate) fn advance(&mut self, samples: u64, expected: &[FileEntry]) -> bool {
+    pub(crate) fn advance(
+        &mut self,
+        samples: u64,
+        expected: &[FileEntry],
+    ) -> Result<bool, StoreError> {
         let address_bytes = samples
             .checked_add(1)
             .and_then(|count| count.checked_mul(ADDRESS_BYTES));
         let checksum_bytes = samples.checked_mul(CHECKSUM_BYTES);
         let (Some(address_bytes), Some(checksum_bytes)) = (address_bytes, checksum_bytes) else {
-            return false;
+            return Ok(false);
         };
         let lengths = match self.payload_addresses {
             Some(_) => vec![address_bytes, address_bytes, checksum_bytes],
             None => vec![address_bytes, checksum_bytes],
         };
         if expected.len() != lengths.len() {
-            return false;
+            return Ok(false);
         }
         // All of them go on, or none does.
-        let advanced: Option<Vec<_>> = self
-            .each()
-            .into_iter()
-            .zip(lengths)
-            .zip(expected)
-            .map(|((stream, bytes), expected)| Some((stream.hash_up_to(bytes, expected)?, bytes)))
-            .collect();
-        let Some(advanced) = advanced else {
-            return false;
-        };
+        let mut advanced = Vec::with_capacity(lengths.len());
+        for ((stream, bytes), expected) in self.each().into_iter().zip(lengths).zip(expected) {
+            match stream.hash_up_to(bytes, expected)? {
+                Some(hasher) => advanced.push((hasher, bytes)),
+                None => return Ok(false),
+            }
+        }
         for (stream, (hasher, bytes)) in self.each_mut().into_iter().zip(advanced) {
             stream.hasher = hasher;
             stream.bytes = bytes;
         }
-        true
+        Ok(true)
     }
 
     /// Cuts off what lies behind the samples that were found to be good.
@@ -201,17 +212,24 @@ impl Stream {
     }
 
     /// The hash of the bytes up to a length, if it is the expected one.
-    fn hash_up_to(&self, bytes: u64, expected: &FileEntry) -> Option<blake3::Hasher> {
-        let more = bytes.checked_sub(self.bytes)?;
+    fn hash_up_to(
+        &self,
+        bytes: u64,
+        expected: &FileEntry,
+    ) -> Result<Option<blake3::Hasher>, StoreError> {
+        let Some(more) = bytes.checked_sub(self.bytes) else {
+            return Ok(None);
+        };
         let mut hasher = self.hasher.clone();
         let mut reader = PositionedReader {
             file: &self.file,
             position: self.bytes,
         }
         .take(more);
-        io::copy(&mut reader, &mut hasher).ok()?;
+        io::copy(&mut reader, &mut hasher).map_err(StoreError::io("read", &self.path))?;
         let is_whole = reader.limit() == 0 && expected.bytes == bytes;
-        (is_whole && hasher.finalize().to_hex().as_str() == expected.blake3).then_some(hasher)
+        let is_good = is_whole && hasher.finalize().to_hex().as_str() == expected.blake3;
+        Ok(is_good.then_some(hasher))
     }
 }
 

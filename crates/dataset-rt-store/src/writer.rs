@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
 
@@ -14,7 +14,7 @@ use crate::build_lock::BuildLock;
 use crate::checksum::{DigestWriter, entry_of};
 use crate::column::{Column, Value};
 use crate::compression::{
-    Algorithm, Compression, TRAINING_BYTES, TRAINING_RECORDS, train_dictionary,
+    Algorithm, Compression, MIN_TRAINING_BYTES, TRAINING_BYTES, TRAINING_RECORDS, train_dictionary,
 };
 use crate::error::StoreError;
 use crate::files::{create_new, sync_file};
@@ -27,6 +27,8 @@ use crate::pipeline::{Chunk, Item, Pipeline, PipelineOptions, QUEUED_CHUNKS, Sta
 
 /// A chunk is handed over when it has this many bytes.
 const CHUNK_BYTES: usize = 512 << 10;
+/// A build that can be continued hands over what it has at least this often.
+const MAX_CHUNK_AGE: Duration = Duration::from_secs(1);
 /// More threads than this have no use: one thread iterates the source.
 const MAX_ENCODE_THREADS: usize = 32;
 
@@ -56,6 +58,24 @@ impl WriterOptions {
         }
     }
 
+    /// A build that can be continued never holds more than a shard back.
+    fn chunk_bytes(&self) -> usize {
+        if self.is_resumable {
+            CHUNK_BYTES.min(self.shard_bytes())
+        } else {
+            CHUNK_BYTES
+        }
+    }
+
+    /// Where the records that a dictionary is trained on end: with the first shard, within limits.
+    fn training_bytes(&self) -> usize {
+        self.shard_bytes().clamp(MIN_TRAINING_BYTES, TRAINING_BYTES)
+    }
+
+    fn shard_bytes(&self) -> usize {
+        usize::try_from(self.max_shard_bytes).unwrap_or(usize::MAX)
+    }
+
     /// Records of one chunk: the window is divided among the chunks that may be on their way, which
     /// are those in the two queues, one being filled, one being hashed, one being written, and one
     /// that waits for room.
@@ -75,6 +95,7 @@ pub struct CacheWriter {
     build: Build,
     metadata: MetadataBuilder,
     chunk: Box<Chunk>,
+    chunk_began: Instant,
     waiting: VecDeque<Item>,
     times: Arc<StageTimes>,
     samples: u64,
@@ -132,6 +153,7 @@ impl CacheWriter {
             build: start.build,
             metadata,
             chunk,
+            chunk_began: Instant::now(),
             waiting: VecDeque::new(),
             times: Arc::default(),
             samples,
@@ -214,15 +236,16 @@ impl CacheWriter {
         self.chunk.ends.push(self.chunk.payloads.len());
         self.samples += 1;
         let metadata_is_full = self.metadata.is_full();
-        if self.chunk.payloads.len() >= CHUNK_BYTES
+        if self.chunk.payloads.len() >= self.options.chunk_bytes()
             || self.chunk.len() >= self.options.chunk_records()
             || metadata_is_full
+            || (self.options.is_resumable && self.chunk_began.elapsed() >= MAX_CHUNK_AGE)
         {
             self.queue_chunk(metadata_is_full)?;
         }
         Ok(match self.stage {
             Stage::Training { bytes, records } => {
-                bytes >= TRAINING_BYTES || records >= TRAINING_RECORDS
+                bytes >= self.options.training_bytes() || records >= TRAINING_RECORDS
             }
             _ => !self.waiting.is_empty(),
         })
@@ -230,6 +253,7 @@ impl CacheWriter {
 
     /// Hands full chunks to the pipeline; says `false` if there was no room within the time.
     pub fn send_waiting(&mut self, timeout: Duration) -> Result<bool, StoreError> {
+        self.build.require_own(&self.name)?;
         if !matches!(self.stage, Stage::Running(_)) {
             self.start_pipeline()?;
         }
@@ -291,6 +315,14 @@ impl CacheWriter {
                 (0..chunk.len()).map(|record| &chunk.payloads[chunk.payload_range(record)])
             })
         });
+        // Which records these are must not depend on how they are divided among chunks.
+        let mut bytes = 0;
+        let training_bytes = self.options.training_bytes();
+        let records = records.take(TRAINING_RECORDS).take_while(|record| {
+            let is_needed = bytes < training_bytes;
+            bytes += record.len();
+            is_needed
+        });
         let folder = self.build.cache_folder();
         let dictionary = train_dictionary(self.options.compression, records).map_err(|reason| {
             StoreError::Codec {
@@ -317,10 +349,31 @@ impl CacheWriter {
         Ok(())
     }
 
+    /// Gives the build up, but for what a later one can continue from: complete shards among the
+    /// records taken so far are made durable first.
+    pub fn give_up(mut self) {
+        // Before a dictionary is trained nothing is written: it would be another one later.
+        if !self.options.is_resumable
+            || matches!(self.stage, Stage::Training { .. })
+            || self.build.require_own(&self.name).is_err()
+        {
+            return;
+        }
+        // A failure here is not the one that the caller tells about; less is kept then.
+        let handed_over = self.queue_chunk(true).and_then(|()| {
+            while !self.send_waiting(MAX_CHUNK_AGE)? {}
+            Ok(())
+        });
+        if let (Ok(()), Stage::Running(pipeline)) = (handed_over, self.stage) {
+            let _ = pipeline.finish();
+        }
+    }
+
     /// Completes and publishes the cache after `end_records` and `send_waiting`; gives its path.
     ///
     /// Setting `cancelled` calls the build off at the next step; nothing is published then.
     pub fn finish(self, cancelled: &AtomicBool) -> Result<PathBuf, StoreError> {
+        self.build.require_own(&self.name)?;
         let columns = self.columns();
         let Self {
             name,
@@ -416,6 +469,7 @@ impl CacheWriter {
             Stage::Ready(_) => Box::default(),
         };
         fresh.first_sample = self.samples;
+        self.chunk_began = Instant::now();
         self.waiting
             .push_back(Item::Records(std::mem::replace(&mut self.chunk, fresh)));
         Ok(())

@@ -114,9 +114,12 @@ fn store_error(error: StoreError) -> PyErr {
         | StoreError::InvalidColumn { .. }
         | StoreError::EmptySource { .. }
         | StoreError::TooLarge { .. } => InvalidRecordError::new_err(message),
-        StoreError::NameTaken { .. } | StoreError::Cancelled { .. } | StoreError::Codec { .. } => {
-            DatasetRtError::new_err(message)
-        }
+        StoreError::BuildRemoved { .. }
+        | StoreError::ForkedBuild { .. }
+        | StoreError::FileReplaced { .. }
+        | StoreError::NameTaken { .. }
+        | StoreError::Cancelled { .. }
+        | StoreError::Codec { .. } => DatasetRtError::new_err(message),
         StoreError::NoLocks { path, source } => io_error(NO_LOCKS, &path, &source),
         StoreError::PipelinePanic { .. } => PyRuntimeError::new_err(message),
     }

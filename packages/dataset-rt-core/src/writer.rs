@@ -19,6 +19,10 @@ use crate::gateway::{OnSignal, SIGNAL_INTERVAL, detached, interruptible};
 /// How often the progress callback is called, at most.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How long a build that ends early is waited for, and how often it is looked at.
+const GIVE_UP_GRACE: Duration = Duration::from_millis(700);
+const GIVE_UP_INTERVAL: Duration = Duration::from_millis(2);
+
 /// What is known of a finished cache without opening it whole.
 #[pyclass(frozen, get_all, name = "ExistingCache", module = "dataset_rt._core")]
 pub(crate) struct PyExistingCache {
@@ -117,20 +121,22 @@ fn read_existing(path: &Path) -> Result<Option<PyExistingCache>, StoreError> {
         path: path.to_owned(),
         source,
     })?;
-    match Manifest::read(&path) {
-        Ok(manifest) => Ok(Some(PyExistingCache {
-            cache_id: manifest.cache_id,
-            samples: manifest.samples,
-            payload_bytes: manifest.payload_bytes,
-            stored_bytes: manifest.stored_bytes,
-            compression: manifest.compression.name(),
-            fingerprint: manifest.fingerprint.map(|value| value.get().to_owned()),
-            name: manifest.name,
-            path,
-        })),
-        Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let manifest = match Manifest::read(&path) {
+        Ok(manifest) => manifest,
+        Err(StoreError::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    manifest.check_lengths(&path)?;
+    Ok(Some(PyExistingCache {
+        cache_id: manifest.cache_id,
+        samples: manifest.samples,
+        payload_bytes: manifest.payload_bytes,
+        stored_bytes: manifest.stored_bytes,
+        compression: manifest.compression.name(),
+        fingerprint: manifest.fingerprint.map(|value| value.get().to_owned()),
+        name: manifest.name,
+        path,
+    }))
 }
 
 /// Asks for the right to build a cache, without waiting.
@@ -215,8 +221,14 @@ pub(crate) fn build_cache(
         progress,
         last_report: Instant::now(),
     };
-    intake.take_all(py, &records.call1((continued_samples,))?)?;
+    let taken = records
+        .call1((continued_samples,))
+        .and_then(|records| intake.take_all(py, &records));
     let Intake { writer, times, .. } = intake;
+    if let Err(error) = taken {
+        give_up(py, writer);
+        return Err(error);
+    }
     let (samples, payload_bytes) = (writer.samples(), writer.payload_bytes());
     let stages = writer.times();
     let finish_started = Instant::now();
@@ -242,6 +254,23 @@ pub(crate) fn build_cache(
         finish_seconds: finish_started.elapsed().as_secs_f64(),
         total_seconds: started.elapsed().as_secs_f64(),
     })
+}
+
+/// Ends a build whose source failed, or that was interrupted. What is kept of it is made durable by
+/// a thread of its own, which is waited for a moment.
+fn give_up(py: Python<'_>, writer: CacheWriter) {
+    let started = std::thread::Builder::new()
+        .name("dataset-rt-give-up".to_owned())
+        .spawn(move || writer.give_up());
+    // Without a thread the writer was dropped, which keeps what is sealed already.
+    if let Ok(thread) = started {
+        py.detach(|| {
+            let deadline = Instant::now() + GIVE_UP_GRACE;
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(GIVE_UP_INTERVAL);
+            }
+        });
+    }
 }
 
 /// From the records of a source to the chunks of a build.

@@ -9,7 +9,7 @@ use dataset_rt_store::{
     list_builds, reclaim_builds,
 };
 
-use crate::building::{compressions, drain, files_below, options, writer};
+use crate::building::{compressions, drain, files_below, options, try_writer, writer};
 
 const SAMPLES: u64 = 400;
 
@@ -282,4 +282,137 @@ fn a_cache_left_aside_between_two_renames_gets_its_name_back() {
     reclaim_builds(base.path(), Reclaim::Useless).unwrap();
     assert!(contents(&path) == expected);
     assert_eq!(list_builds(base.path()).unwrap(), []);
+}
+
+#[test]
+fn reading_every_file_of_a_build_does_not_give_its_lock_up() {
+    let base = tempfile::tempdir().unwrap();
+    let name = SourceName::new("s").unwrap();
+    let building = begin(base.path(), options(1_000));
+    // Older record locks are lost when any descriptor of the file is closed.
+    drop(files_below(base.path()));
+    assert!(matches!(
+        BuildLock::try_acquire(base.path(), &name).unwrap(),
+        LockAttempt::Held(Some(_))
+    ));
+    complete(building);
+}
+
+#[test]
+fn what_appears_under_the_name_meanwhile_is_not_replaced() {
+    let base = tempfile::tempdir().unwrap();
+    let target = base.path().join("s");
+    let publish = |writer: CacheWriter| {
+        let mut writer = writer;
+        append(&mut writer, SAMPLES);
+        writer.end_records().unwrap();
+        drain(&mut writer).unwrap();
+        writer.finish(&AtomicBool::new(false))
+    };
+    let building = begin(base.path(), options(1_000));
+    std::fs::create_dir(&target).unwrap();
+    std::fs::write(target.join("thesis.txt"), "mine").unwrap();
+    let error = publish(building).unwrap_err();
+    assert!(matches!(error, StoreError::NameTaken { .. }), "{error}");
+    assert_eq!(std::fs::read(target.join("thesis.txt")).unwrap(), b"mine");
+    std::fs::remove_dir_all(&target).unwrap();
+
+    // The same for another cache than the one that is being rebuilt.
+    complete(begin(base.path(), options(1_000)));
+    let rebuilding = begin(base.path(), options(1_000));
+    std::fs::remove_dir_all(&target).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = complete(begin(elsewhere.path(), options(2_000)));
+    std::fs::rename(&other, &target).unwrap();
+    let expected = contents(&target);
+    let error = publish(rebuilding).unwrap_err();
+    assert!(matches!(error, StoreError::NameTaken { .. }), "{error}");
+    assert!(contents(&target) == expected);
+}
+
+#[test]
+fn only_build_directories_are_reclaimed() {
+    let base = tempfile::tempdir().unwrap();
+    let precious = tempfile::tempdir().unwrap();
+    std::fs::write(precious.path().join("data"), "mine").unwrap();
+    let names = [
+        ".building-notes",
+        ".building-00000000000000zz",
+        ".building-",
+    ];
+    for name in names {
+        std::fs::create_dir(base.path().join(name)).unwrap();
+    }
+    std::fs::write(base.path().join(".building-0000000000000001"), "a file").unwrap();
+    std::os::unix::fs::symlink(
+        precious.path(),
+        base.path().join(".building-0000000000000002"),
+    )
+    .unwrap();
+    std::os::unix::fs::symlink(
+        "/nonexistent",
+        base.path().join(".building-0000000000000003"),
+    )
+    .unwrap();
+    assert_eq!(list_builds(base.path()).unwrap(), []);
+    assert_eq!(reclaim_builds(base.path(), Reclaim::All).unwrap(), []);
+    assert_eq!(
+        std::fs::read(precious.path().join("data")).unwrap(),
+        b"mine"
+    );
+    assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), 6);
+}
+
+#[test]
+fn a_build_directory_that_cannot_be_locked_is_an_error_not_a_hang() {
+    let base = tempfile::tempdir().unwrap();
+    let name = SourceName::new("s").unwrap();
+    let folder = base
+        .path()
+        .join(format!(".building-{:016x}", name.cache_id()));
+    std::os::unix::fs::symlink("/nonexistent", folder).unwrap();
+    assert!(BuildLock::try_acquire(base.path(), &name).is_err());
+}
+
+#[test]
+fn a_leftover_that_cannot_be_read_now_is_kept_whole() {
+    let [none, ..] = compressions();
+    let base = tempfile::tempdir().unwrap();
+    interrupt(base.path(), resumable(none), 400);
+    let leftover = list_builds(base.path()).unwrap()[0].path.clone();
+    let expected = files_below(&leftover.join("cache"));
+    for file in ["journal.jsonl", "cache/shards/000000.bin", "addresses.part"] {
+        // A directory in place of a file gives another error than that it is missing.
+        let (path, aside) = (leftover.join(file), base.path().join("aside"));
+        std::fs::rename(&path, &aside).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(
+            try_writer(base.path(), "s", resumable(none)).is_err(),
+            "{file}"
+        );
+        std::fs::remove_dir(&path).unwrap();
+        std::fs::rename(&aside, &path).unwrap();
+        assert!(files_below(&leftover.join("cache")) == expected, "{file}");
+    }
+    assert_eq!(begin(base.path(), resumable(none)).samples(), SAMPLES);
+}
+
+#[test]
+fn giving_up_makes_complete_shards_durable_first() {
+    for compression in compressions() {
+        let base = tempfile::tempdir().unwrap();
+        let mut failing = begin(base.path(), resumable(compression));
+        append(&mut failing, 350);
+        failing.give_up();
+        let kept = list_builds(base.path())
+            .unwrap()
+            .first()
+            .map_or(0, |build| build.kept_samples);
+        // A shard has a thousand stored bytes.
+        let payload_bytes: usize = (kept..350).map(|sample| payload(sample).len()).sum();
+        let is_compressed = compression.algorithm != compressions()[0].algorithm;
+        assert!(is_compressed || payload_bytes <= 1_000 + 200, "{kept}");
+        // Until there is a dictionary nothing can be written.
+        assert_eq!(kept > 0, !compression.dictionary, "{compression:?}");
+    }
 }

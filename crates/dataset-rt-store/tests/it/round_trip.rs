@@ -365,3 +365,41 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_dictionary_depends_neither_on_chunks_nor_on_whether_the_build_can_be_continued() {
+    let payloads: Vec<String> = (0..6_000_u32)
+        .map(|number| {
+            format!(
+                "{{\"identifier\": {number}, \"kind\": \"{}\", \"text\": \"words\"}}",
+                number % 7
+            )
+        })
+        .collect();
+    let rows: Vec<_> = payloads
+        .iter()
+        .map(|payload| (payload.as_bytes(), vec![]))
+        .collect();
+    let [_, _, _, compression] = compressions();
+    let written: Vec<_> = [(10, 1, false), (3_000, 2, false), (100, 2, true)]
+        .into_iter()
+        .map(|(prefetch_size, threads, is_resumable)| {
+            let base = tempfile::tempdir().unwrap();
+            let options = WriterOptions {
+                prefetch_size,
+                compression,
+                threads,
+                is_resumable,
+                ..options(50_000)
+            };
+            let path = build(base.path(), "same", options, &[], &rows).unwrap();
+            assert!(path.join("dictionary.bin").exists());
+            files_below(&path)
+                .into_iter()
+                .map(|(_, bytes)| bytes)
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(written[0] == written[1]);
+    assert!(written[0] == written[2]);
+}
