@@ -6,22 +6,17 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import threading
 import time
 import traceback
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from dataset_rt.building import BuildPlan, Outcome, failure, reclaim_useless, write_one
-from dataset_rt.exceptions import (
-    BuilderProcessError,
-    CachePermissionError,
-    ConfigError,
-    DatasetRtError,
-)
-from dataset_rt.results import CacheWriteError, CacheWriteSuccess
+from dataset_rt.exceptions import BuilderProcessError, CachePermissionError, ConfigError
+from dataset_rt.results import CacheWriteSuccess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,10 +36,23 @@ _MAIN_GUARD_HINT = (
 )
 
 
-class _Builder(NamedTuple):
+@dataclass
+class _Builder:
     named: NamedSource
     process: BaseProcess
     connection: Connection
+    has_begun: bool = False
+
+
+class _Message(NamedTuple):
+    """What a builder says: that it began, how far it is, or how it ended."""
+
+    kind: Literal["begun", "progress", "outcome", "exit", "interrupt", "failed"]
+    content: Any = None
+
+
+class _ToldToEnd(BaseException):
+    """The parent wants no more of this builder."""
 
 
 def write_in_processes(
@@ -60,10 +68,16 @@ def write_in_processes(
         ConfigError: This process is itself being started for another one, as happens to a script
             without a main guard.
     """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
+    this_process = multiprocessing.current_process()
+    if getattr(this_process, "_inheriting", False):
         raise ConfigError(
             f"num_processes is {config.num_processes} in a process that is just being started\n"
             f"{_MAIN_GUARD_HINT}"
+        )
+    if this_process.daemon:
+        raise ConfigError(
+            f"num_processes is {config.num_processes} in a daemonic process, which cannot start "
+            "others\nhint: use num_processes=0 there"
         )
     count = min(config.num_processes, len(sources))
     plan = BuildPlan(base_path, config, max(1, num_threads // count))
@@ -80,7 +94,8 @@ def write_in_processes(
                 else:
                     outcomes[named.name] = started
                     progress.finish(named.name)
-            for connection in wait(list(running)):
+            # Without any, every source so far could not be sent to a process.
+            for connection in wait(list(running)) if running else ():
                 builder = running[connection]
                 outcome = _receive(builder, plan, progress)
                 if outcome is not None:
@@ -125,36 +140,61 @@ def _start(plan: BuildPlan, named: NamedSource) -> _Builder | Outcome:
 
 
 def _receive(builder: _Builder, plan: BuildPlan, progress: WriteProgress) -> Outcome | None:
-    """Take one message of a builder; its outcome if that was the last one."""
-    name = builder.named.name
+    """Take one message of a builder; its outcome if that was the last one.
+
+    Raises:
+        KeyboardInterrupt: The source raised it in its process.
+        SystemExit: The same.
+    """
     try:
-        message = builder.connection.recv()
+        message: _Message = builder.connection.recv()
     except (EOFError, OSError):
         builder.process.join()
         builder.connection.close()
-        error = BuilderProcessError(_cause_of_death(builder.process.exitcode))
-        return Outcome(failure(name, error, base_path=plan.base_path))
-    except Exception as error:  # noqa: BLE001 - unpickling runs the source's own code
-        builder.process.join()
-        builder.connection.close()
-        return Outcome(failure(name, BuilderProcessError(f"its result cannot be read: {error}")))
-    if isinstance(message, Outcome):
-        builder.process.join()
-        builder.connection.close()
-        return message
-    progress.update(name, *message)
-    return None
+        return _failed(builder, plan, _cause_of_death(builder))
+    match message.kind:
+        case "begun":
+            builder.has_begun = True
+            return None
+        case "progress":
+            progress.update(builder.named.name, *message.content)
+            return None
+    builder.process.join()
+    builder.connection.close()
+    match message.kind:
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "exit":
+            raise SystemExit(message.content)
+        case "outcome":
+            return _unpickled(builder, plan, message.content)
+    return _failed(builder, plan, f"its builder process failed\n{message.content}")
 
 
-def _cause_of_death(exit_code: int | None) -> str:
+def _unpickled(builder: _Builder, plan: BuildPlan, pickled: bytes) -> Outcome:
+    try:
+        outcome: Outcome = pickle.loads(pickled)
+    except Exception as error:  # noqa: BLE001 - unpickling runs code of the source's exceptions
+        return _failed(builder, plan, f"the result of its builder process cannot be read: {error}")
+    return outcome
+
+
+def _failed(builder: _Builder, plan: BuildPlan, message: str) -> Outcome:
+    error = BuilderProcessError(message)
+    return Outcome(failure(builder.named.name, error, base_path=plan.base_path))
+
+
+def _cause_of_death(builder: _Builder) -> str:
+    exit_code = builder.process.exitcode
     if exit_code is not None and exit_code < 0:
-        name = signal.Signals(-exit_code).name
+        try:
+            name = signal.Signals(-exit_code).name
+        except ValueError:
+            name = f"signal {-exit_code}"
         likely = ", likely out of memory" if -exit_code == signal.SIGKILL else ""
         return f"its builder process was killed by {name}{likely}"
-    return (
-        f"its builder process ended with exit code {exit_code} before it had a result\n"
-        f"{_MAIN_GUARD_HINT}"
-    )
+    hint = "" if builder.has_begun else f"\n{_MAIN_GUARD_HINT}"
+    return f"its builder process ended with exit code {exit_code} before it had a result{hint}"
 
 
 def _end(builders: list[_Builder]) -> None:
@@ -174,26 +214,42 @@ def _run(connection: Connection, plan: BuildPlan, pickled: bytes) -> None:
     """Build one source; the body of a builder process."""
     # Ctrl-C in a terminal reaches the whole group; the parent decides, and tells by SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _exit_by_exception)
+    signal.signal(signal.SIGTERM, _end_by_exception)
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    connection.send(_Message("begun"))
+    try:
+        message = _Message("outcome", _portable(_outcome(connection, plan, pickled)))
+    except _ToldToEnd:
+        # Unwinding has dropped the build, which gives its space back.
+        return
+    except KeyboardInterrupt:
+        message = _Message("interrupt")
+    except SystemExit as request:
+        is_plain = isinstance(request.code, int | str | None)
+        message = _Message("exit", request.code if is_plain else 1)
+    except BaseException:  # noqa: BLE001 - a process has no caller; its parent gets the text
+        message = _Message("failed", traceback.format_exc())
+    connection.send(message)
+    connection.close()
+
+
+def _outcome(connection: Connection, plan: BuildPlan, pickled: bytes) -> Outcome:
     named = pickle.loads(pickled)
 
     def report(samples: int, payload_bytes: int) -> None:
-        connection.send((samples, payload_bytes))
+        connection.send(_Message("progress", (samples, payload_bytes)))
 
     try:
         outcome = write_one(plan, named, report, waits=True)
     except CachePermissionError as error:
-        outcome = Outcome(failure(named.name, error))
+        return Outcome(failure(named.name, error))
     if outcome is None:
         raise AssertionError("a builder that waits always has an outcome")
-    connection.send(_portable(outcome))
-    connection.close()
+    return outcome
 
 
-def _exit_by_exception(_signal_number: int, _frame: FrameType | None) -> NoReturn:
-    # Unwinding drops the build, which gives its space back.
-    sys.exit(128 + signal.SIGTERM)
+def _end_by_exception(_signal_number: int, _frame: FrameType | None) -> NoReturn:
+    raise _ToldToEnd
 
 
 def _die_with_parent() -> None:
@@ -203,17 +259,18 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
-def _portable(outcome: Outcome) -> Outcome:
-    """Return the outcome with an exception that the parent can rebuild, its traceback as a note."""
+def _portable(outcome: Outcome) -> bytes:
+    """Pickle an outcome so that the parent can rebuild it, with the traceback as a note."""
     result = outcome.result
     if isinstance(result, CacheWriteSuccess) or result.exception is None:
-        return outcome
+        return pickle.dumps(outcome)
     exception = result.exception
     text = "".join(traceback.format_exception(exception))
     try:
         copy = pickle.loads(pickle.dumps(exception))
+        copy.add_note(f"in the builder process:\n{text}")
+        return pickle.dumps(outcome._replace(result=replace(result, exception=copy)))
     except Exception:  # noqa: BLE001 - exceptions with awkward constructors raise anything
-        copy = DatasetRtError(f"{type(exception).__qualname__}: {exception}")
-    copy.add_note(f"in the builder process:\n{text}")
-    portable = CacheWriteError(result.source_name, result.message, exception=copy)
-    return Outcome(portable, outcome.figures)
+        copy = BuilderProcessError(result.message)
+        copy.add_note(f"in the builder process:\n{text}")
+        return pickle.dumps(outcome._replace(result=replace(result, exception=copy)))

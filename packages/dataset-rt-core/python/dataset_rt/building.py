@@ -7,6 +7,7 @@ import errno
 import json
 import logging
 import os
+import shlex
 import threading
 import time
 import traceback
@@ -19,8 +20,10 @@ from dataset_rt.exceptions import (
     CacheIOError,
     CachePermissionError,
     ConfigError,
+    CorruptCacheError,
     DatasetRtError,
     StaleCacheError,
+    UnsupportedCacheError,
 )
 from dataset_rt.fingerprints import canonical_json, differences
 from dataset_rt.results import CacheWriteError, CacheWriteResult, CacheWriteSuccess
@@ -132,13 +135,14 @@ def write_one(
         finally:
             lock.release()
     except Exception as error:  # noqa: BLE001 - same
+        _raise_hidden_interrupt(error)
         return Outcome(failure(named.name, error, base_path=plan.base_path))
     return Outcome(CacheWriteSuccess(named.name, Path(built.path)), _figures(built))
 
 
 def failure(name: str, error: Exception, *, base_path: str | None = None) -> CacheWriteError:
     """Return the result of a source that failed, with what of it is kept."""
-    text = str(error)
+    text = _text_of(error)
     if isinstance(error, DatasetRtError):
         message = text if f'source "{name}"' in text else f"source {name!r}: {text}"
     else:
@@ -146,6 +150,22 @@ def failure(name: str, error: Exception, *, base_path: str | None = None) -> Cac
         message = f"source {name!r} raised {reason}{_origin(error)}"
     kept = "" if base_path is None else _kept(base_path, name)
     return CacheWriteError(name, message + kept, exception=error)
+
+
+def _raise_hidden_interrupt(error: Exception) -> None:
+    """Raise the Ctrl-C or exit during whose handling a source raised something else."""
+    context = error.__context__
+    while context is not None:
+        if isinstance(context, KeyboardInterrupt | SystemExit):
+            raise context from None
+        context = context.__context__
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001 - __str__ is the source's own code
+        return f"(its message cannot be had: {type(second).__qualname__})"
 
 
 def reclaim_useless(base_path: str) -> None:
@@ -158,7 +178,10 @@ def reclaim_useless(base_path: str) -> None:
 
 
 def _finished_cache(plan: BuildPlan, named: NamedSource, fingerprint: str | None) -> str | None:
-    existing = _core.existing_cache(plan.base_path, named.name)
+    try:
+        existing = _core.existing_cache(plan.base_path, named.name)
+    except (CorruptCacheError, UnsupportedCacheError) as error:
+        raise type(error)(f"{error}\nhint: remove the directory to have it written anew") from None
     if existing is None:
         return None
     # Both in one canonical form: the manifest may spell a number in another way.
@@ -181,7 +204,7 @@ def _finished_cache(plan: BuildPlan, named: NamedSource, fingerprint: str | None
 
 def _require_writable(base_path: str) -> None:
     # Asked only where something is to be built: finished caches are reused from read-only media.
-    if os.access(
+    if not Path(base_path).is_dir() or os.access(
         base_path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids
     ):
         return
@@ -240,15 +263,23 @@ def _build(
     report: Callable[[int, int], None] | None,
 ) -> _core.BuildReport:
     opened: list[Iterator[CacheInput]] = []
+    kept = _kept_samples(plan.base_path, named.name)
 
     def records(start: int) -> Iterable[CacheInput]:
         if start > 0:
             _logger.info("cache %r continues at sample %d", named.name, start)
+        elif kept:
+            _logger.warning(
+                "cache %r begins anew: what an earlier build kept of it, %d samples, has another "
+                "fingerprint, compression, shard size or source",
+                named.name,
+                kept,
+            )
         opened.append(records_from(named.source, start))
         return opened[0]
 
     config = plan.config
-    try:
+    with _closing(opened):
         return _core.build_cache(
             lock,
             named.name,
@@ -265,12 +296,25 @@ def _build(
             is_profiled=config.profiler.enabled,
             progress=report,
         )
-    finally:
-        # The traceback of a failure keeps this frame and with it a suspended generator, whose
-        # open files would wait until the result is dropped.
+
+
+@contextlib.contextmanager
+def _closing(opened: Sequence[Iterator[CacheInput]]) -> Iterator[None]:
+    """Close generators when a build fails.
+
+    The traceback of a failure keeps its frames and with them a suspended generator, whose open
+    files would wait until the result is dropped.
+    """
+    try:
+        yield
+    except BaseException as error:
         for iterator in opened:
             if isinstance(iterator, Generator):
-                iterator.close()
+                try:
+                    iterator.close()
+                except BaseException as second:  # noqa: BLE001 - the first one is the cause
+                    error.add_note(f"closing the source then raised {second!r}")
+        raise
 
 
 def _figures(report: _core.BuildReport) -> dict[str, int | float]:
@@ -293,17 +337,21 @@ def _figures(report: _core.BuildReport) -> dict[str, int | float]:
     }
 
 
-def _kept(base_path: str, name: str) -> str:
+def _kept_samples(base_path: str, name: str) -> int:
     try:
         builds = _core.list_builds(base_path)
     except OSError:
-        return ""
-    kept = [build.kept_samples for build in builds if build.name == name]
-    if not kept or not kept[0]:
+        return 0
+    return max((build.kept_samples for build in builds if build.name == name), default=0)
+
+
+def _kept(base_path: str, name: str) -> str:
+    kept = _kept_samples(base_path, name)
+    if not kept:
         return ""
     return (
-        f"\n{kept[0]} samples in complete shards are kept, and the next build continues there\n"
-        f"hint: `dataset-rt gc {base_path}` removes them"
+        f"\n{kept} samples in complete shards are kept, and the next build continues there\n"
+        f"hint: `dataset-rt gc {shlex.quote(base_path)}` removes them"
     )
 
 

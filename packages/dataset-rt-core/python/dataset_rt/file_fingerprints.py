@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from dataset_rt import arguments
 from dataset_rt.exceptions import CacheIOError, ConfigError
@@ -22,7 +22,8 @@ def fingerprint_files(
     """Return a fingerprint of files: the size of each, and when it was changed or what is in it.
 
     Args:
-        paths: Files and directories; of a directory, all files below it.
+        paths: Files and directories; of a directory, all files below it, but not behind links to
+            directories.
         content: Read the files and take the SHA-256 digest of what is in them. Otherwise the time
             of the last change stands for it, which costs nothing but changes when files are copied.
 
@@ -60,7 +61,14 @@ def fingerprint_files(
 def _files(path: Path) -> Iterable[Path]:
     if not path.is_dir():
         return [path]
-    return (file for file in path.rglob("*") if file.is_file())
+    # Unlike a search by pattern, a walk tells of directories that cannot be read.
+    return (
+        Path(folder) / name for folder, _, names in os.walk(path, onerror=_raise) for name in names
+    )
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _entry(file: Path, *, content: bool) -> dict[str, int | str]:

@@ -20,6 +20,7 @@ JsonValue: TypeAlias = Union[
 """Any value that JSON can hold."""
 
 _MAX_DIFFERENCES = 10
+_MAX_SHOWN_CHARACTERS = 200
 
 
 def canonical_json(value: object) -> str:
@@ -32,10 +33,23 @@ def canonical_json(value: object) -> str:
         >>> canonical_json({"b": (1, 2), "a": None})
         '{"a":null,"b":[1,2]}'
     """
-    plain = _plain(value, "fingerprint")
-    return json.dumps(
-        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    try:
+        text = json.dumps(
+            _plain(value, "fingerprint"),
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=False,
+            allow_nan=False,
+        )
+        text.encode()
+    except RecursionError:
+        raise ConfigError("fingerprint is nested too deeply, or contains itself") from None
+    except UnicodeEncodeError:
+        raise ConfigError(
+            "fingerprint holds text with a lone surrogate, expected valid text\n"
+            "hint: file names that are not UTF-8 have such text; os.fsencode(name).hex() is valid"
+        ) from None
+    return text
 
 
 def differences(cached: str | None, current: str | None) -> str:
@@ -82,7 +96,8 @@ def _plain(value: object, where: str) -> object:
 def _differences(cached: object, current: object, where: str) -> Iterator[str]:
     if isinstance(cached, dict) and isinstance(current, dict):
         for key in sorted(cached.keys() | current.keys()):
-            inner = f"{where}.{key}" if where else key
+            shown_key = key if key.isidentifier() else _shown(key)
+            inner = f"{where}.{shown_key}" if where else shown_key
             if key not in cached:
                 yield f"{inner}: only the source has it, {_shown(current[key])}"
             elif key not in current:
@@ -92,11 +107,18 @@ def _differences(cached: object, current: object, where: str) -> Iterator[str]:
     elif isinstance(cached, list) and isinstance(current, list) and len(cached) == len(current):
         for index, (old, new) in enumerate(zip(cached, current, strict=True)):
             yield from _differences(old, new, f"{where}[{index}]")
-    elif _shown(cached) != _shown(current):
+    elif _text(cached) != _text(current):
         name = where or "fingerprint"
         yield f"{name}: the cache has {_shown(cached)}, the source has {_shown(current)}"
 
 
 def _shown(value: object) -> str:
+    text = _text(value)
+    if len(text) > _MAX_SHOWN_CHARACTERS:
+        text = f"{text[:_MAX_SHOWN_CHARACTERS]}..."
+    return text
+
+
+def _text(value: object) -> str:
     # As JSON, so that 1, 1.0 and true stay different.
     return json.dumps(value, sort_keys=True, ensure_ascii=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from dataset_rt.sources import NamedSource
 
 _BYTES_PER_MEGABYTE = 10**6
+_logger = logging.getLogger("dataset_rt.writer")
 
 
 def is_shown(show_progress: bool | str) -> bool:
@@ -49,7 +51,8 @@ class WriteProgress:
         """Leave all bars as they are."""
         for bar in (*self._bars.values(), self._overall):
             if bar is not None:
-                bar.close()
+                with contextlib.suppress(OSError, ValueError):
+                    bar.close()
 
     def of_source(self, name: str) -> Callable[[int, int], None] | None:
         """Return what a build calls with its samples and payload bytes so far."""
@@ -61,6 +64,14 @@ class WriteProgress:
         """Show how far the build of a source is."""
         if not self._shows:
             return
+        try:
+            self._update(name, samples, payload_bytes)
+        except (OSError, ValueError) as error:
+            # A bar that cannot be shown, as on a closed terminal, is no reason to lose a build.
+            self._shows = False
+            _logger.warning("progress is not shown any more: %s", error)
+
+    def _update(self, name: str, samples: int, payload_bytes: int) -> None:
         bar = self._bars.get(name)
         if bar is None:
             bar = self._bars[name] = _tqdm()(
@@ -81,10 +92,11 @@ class WriteProgress:
     def finish(self, name: str) -> None:
         """Close the bar of a source, whether it was shown or not."""
         bar = self._bars.pop(name, None)
-        if bar is not None:
-            bar.close()
-        if self._overall is not None:
-            self._overall.update(1)
+        with contextlib.suppress(OSError, ValueError):
+            if bar is not None:
+                bar.close()
+            if self._overall is not None:
+                self._overall.update(1)
 
 
 @contextlib.contextmanager

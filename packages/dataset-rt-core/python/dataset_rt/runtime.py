@@ -20,7 +20,7 @@ from dataset_rt.results import (
     CacheWriteSuccess,
 )
 from dataset_rt.sources import normalize_sources
-from dataset_rt.writer_profile import write_profile
+from dataset_rt.writer_profile import check_profile_path, write_profile
 
 if TYPE_CHECKING:
     import os
@@ -112,6 +112,8 @@ class DatasetRuntime:
         config = _or_default("writer_config", writer_config, WriterConfig)
         base_path = arguments.path("path", path)
         named_sources = normalize_sources(sources)
+        if config.profiler.enabled and config.profiler.path is not None:
+            check_profile_path(config.profiler.path)
         prepare_base(base_path)
         with WriteProgress(config.show_progress, named_sources) as progress:
             if config.num_processes == 0:
@@ -121,12 +123,12 @@ class DatasetRuntime:
                 outcomes = write_in_processes(
                     base_path, config, self.num_workers, named_sources, progress
                 )
-        if config.profiler.path is not None and config.profiler.enabled:
-            write_profile(config.profiler.path, outcomes)
         reclaim_useless(base_path)
         results = tuple(outcome.result for outcome in outcomes)
         if config.validate_cache:
             results = tuple(self._validate(result) for result in results)
+        if config.profiler.enabled and config.profiler.path is not None:
+            write_profile(config.profiler.path, outcomes)
         return results
 
     def cached_dataset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
 
@@ -82,7 +83,7 @@ def fingerprint_of(source: CacheSource) -> str | None:
     Raises:
         ConfigError: The fingerprint is no JSON value.
     """
-    fingerprint = getattr(source, "fingerprint", None)
+    fingerprint = _optional(source, "fingerprint")
     if fingerprint is None:
         return None
     if callable(fingerprint):
@@ -92,9 +93,22 @@ def fingerprint_of(source: CacheSource) -> str | None:
     return canonical_json(fingerprint)
 
 
+def _optional(source: CacheSource, name: str) -> object:
+    """Return an attribute that a source need not have.
+
+    An AttributeError from inside a property that is there is not taken for its absence.
+    """
+    try:
+        return getattr(source, name)
+    except AttributeError:
+        if inspect.getattr_static(source, name, None) is None:
+            return None
+        raise
+
+
 def can_continue(source: CacheSource) -> bool:
     """Say whether a source can go on in the middle."""
-    return callable(getattr(source, "iter_from", None))
+    return callable(_optional(source, "iter_from"))
 
 
 def records_from(source: CacheSource, start: int) -> Iterator[CacheInput]:
@@ -108,7 +122,7 @@ def expected_samples(source: CacheSource) -> int | None:
     """Return how many records a source says that it has, if it says so."""
     try:
         return len(source)  # type: ignore[arg-type]
-    except TypeError:
+    except Exception:  # noqa: BLE001 - it only decorates a bar, and is the source's own code
         return None
 
 

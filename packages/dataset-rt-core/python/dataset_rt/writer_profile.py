@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +20,23 @@ if TYPE_CHECKING:
 _VERSION = 1
 
 
+def check_profile_path(path: str) -> None:
+    """Refuse a path that cannot be written to, before anything is built.
+
+    Raises:
+        CacheIOError: The directory of the file does not exist or may not be written to.
+    """
+    folder = Path(path).parent
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return
+    code = errno.EACCES if folder.is_dir() else errno.ENOENT
+    raise CacheIOError(code, f"cannot write the profile of the writer: {os.strerror(code)}", path)
+
+
 def write_profile(path: str, outcomes: Iterable[Outcome]) -> None:
     """Write the profile of all builds; sources whose cache was finished took no time.
 
-    Raises:
-        CacheIOError: The file cannot be written.
+    That it cannot be written is a warning: the caches are complete.
     """
     sources = [
         {"name": outcome.result.source_name, "state": _state(outcome), **(outcome.figures or {})}
@@ -34,9 +48,11 @@ def write_profile(path: str, outcomes: Iterable[Outcome]) -> None:
         staged.write_text(text, encoding="utf-8")
         os.replace(staged, path)  # noqa: PTH105 - the target stays a plain string
     except OSError as error:
-        raise CacheIOError(
-            error.errno, f"cannot write the profile of the writer: {error.strerror}", path
-        ) from error
+        warnings.warn(
+            f"cannot write the profile of the writer, {path}: {error.strerror}",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _state(outcome: Outcome) -> str:
