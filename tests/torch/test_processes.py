@@ -62,6 +62,38 @@ def test_a_missing_main_guard_is_explained_once(
     assert len(runs.read_text().splitlines()) == 2
 
 
+OTHER_STARTER = """
+import multiprocessing
+
+def nothing():
+    pass
+
+multiprocessing.set_start_method("spawn", force=True)
+if __name__ == "__main__":
+    process = multiprocessing.Process(target=nothing)
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+for batch in dataset.to_torch_dataloader(batch_size=10, num_workers=1):
+    print("batch")
+"""
+
+
+def test_a_missing_main_guard_is_explained_by_processes_that_no_loader_started(
+    write_numbers: Callable[[int], Path], tmp_path: Path
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, program(tmp_path, OPEN + OTHER_STARTER), write_numbers(50)],
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "WorkerError: loading workers run the main script again, and this" in ended.stderr
+    assert ended.stdout == ""
+
+
 INTERRUPTED = """
 import signal
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dataset_rt import DatasetRtError
 from dataset_rt_torch import WorkerError, WorkerTimeoutError
+from dataset_rt_torch.worker_death import explained
 from tests.torch.loading import flat, number_of, numbers_of
 
 if TYPE_CHECKING:
@@ -31,6 +35,8 @@ def make_loader(dataset: CachedDataset, **options: Any) -> Any:
     )
 
 
+# Torch raises in whatever line runs when a worker dies, and that may be a finaliser.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("number", "message"),
     [
@@ -114,3 +120,24 @@ def test_an_error_of_a_transform_that_looks_like_torchs_stays_itself(
     with pytest.raises(RuntimeError, match="timed out after 3 seconds") as caught:
         next(iter(make_loader(dataset, sample_transform_fn=fail, timeout=60)))
     assert type(caught.value) is RuntimeError
+
+
+@pytest.mark.parametrize("error", [EOFError(), ConnectionResetError(104, "reset by peer")])
+def test_half_a_batch_of_a_dying_worker_is_explained_by_its_death(error: Exception) -> None:
+    context = multiprocessing.get_context("fork")
+    worker = context.Process(target=signal.pause)
+    worker.start()
+    # Dies while it is being waited for.
+    killing = threading.Thread(target=worker.kill)
+    killing.start()
+    batches = SimpleNamespace(_workers=[worker])
+    explanation = explained(error, batches, timeout_seconds=0)
+    killing.join()
+    worker.join()
+    assert "was killed by SIGKILL" in str(explanation)
+
+
+def test_other_errors_of_torch_stay_as_they_are() -> None:
+    batches = SimpleNamespace(_workers=[])
+    assert explained(KeyError("x"), batches, timeout_seconds=1) is None
+    assert explained(RuntimeError("x"), batches, timeout_seconds=1) is None

@@ -24,8 +24,8 @@ from dataset_rt_torch.stats import LoaderStats, PassTimes
 from dataset_rt_torch.windows import WindowSampler
 from dataset_rt_torch.worker import OpenSnapshot, WindowDataset, content_of
 from dataset_rt_torch.worker_death import (
-    interrupts_held_back,
     refuse_to_start_in_a_starting_worker,
+    starting_workers,
 )
 from dataset_rt_torch.workers import WorkerStart
 
@@ -259,7 +259,7 @@ class CachedDataLoader(DataLoader[Any]):
         self._sampler.move_to(epoch, first_batch)
         with (
             self._sampler.passing(read_ahead if self.num_workers == 0 else None),
-            interrupts_held_back(is_needed=self._options.inherits_signal_mask),
+            starting_workers(inherit_from_here=self._options.starts_workers_itself),
         ):
             batches = super().__iter__()
         if self.persistent_workers and self._keeper is None:

@@ -85,7 +85,7 @@ class LoaderOptions:
         pin_memory: Whether torch copies tensors into pinned memory.
         timeout_seconds: How long to wait for a batch from workers; 0 for ever.
         multiprocessing_context: How workers are started; None for Python's default.
-        inherits_signal_mask: Whether workers hold back the signals that the starting thread does.
+        starts_workers_itself: Whether workers are started by this process, and inherit from it.
         sends_functions: Whether workers get the functions by pickling.
         worker_init_fn: Called in each worker with its number.
         prefetch_factor: Batches ahead per worker, or in the background without workers.
@@ -114,7 +114,7 @@ class LoaderOptions:
     pin_memory: bool
     timeout_seconds: float
     multiprocessing_context: str | BaseContext | None
-    inherits_signal_mask: bool
+    starts_workers_itself: bool
     sends_functions: bool
     worker_init_fn: Callable[[int], Any] | None
     prefetch_factor: int
@@ -182,7 +182,7 @@ def check_options(
         timeout_seconds=_timeout_seconds(given.timeout),
         multiprocessing_context=context,
         # Processes of a fork server inherit from the server, which others may use too.
-        inherits_signal_mask=num_workers > 0 and start_method != "forkserver",
+        starts_workers_itself=num_workers > 0 and start_method != "forkserver",
         sends_functions=num_workers > 0 and start_method != "fork",
         worker_init_fn=given.worker_init_fn,
         prefetch_factor=_prefetch_factor(given.prefetch_factor),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 from dataset_rt.exceptions import DatasetRtError
@@ -16,6 +18,15 @@ if TYPE_CHECKING:
 
 NO_MAIN_GUARD_STATUS = 113
 """With what a worker exits that finds itself starting the training it was started by."""
+
+
+_DYING_SECONDS = 5.0
+_STARTER_VARIABLE = "DATASET_RT_WORKERS_STARTED_BY"
+_NO_MAIN_GUARD = (
+    "loading workers run the main script again, and this one trains whenever it is run, "
+    "expected training to be under a main guard\n"
+    'hint: move it into a function main(), and call that under `if __name__ == "__main__":`'
+)
 
 
 class WorkerError(DatasetRtError, RuntimeError):
@@ -34,9 +45,26 @@ def explained(error: Exception, batches: Any, timeout_seconds: float) -> WorkerE
         batches: The iterator that raised it.
         timeout_seconds: How long torch was to wait for a batch.
     """
-    if not isinstance(error, RuntimeError):
-        return None
     workers: list[BaseProcess] = list(getattr(batches, "_workers", ()))
+    for _attempt in range(len(workers) + 1):
+        # Torch hears of a death by a signal, and raises in whatever line runs then. That ends once
+        # the exit status has been asked for.
+        with contextlib.suppress(RuntimeError):
+            return _explanation(error, workers, timeout_seconds)
+    return None
+
+
+def _explanation(
+    error: Exception, workers: list[BaseProcess], timeout_seconds: float
+) -> WorkerError | None:
+    if isinstance(error, EOFError | OSError):
+        # What a dying worker leaves of a batch. Its descriptors are closed before it is dead.
+        dying = wait([worker.sentinel for worker in workers], _DYING_SECONDS)
+        for worker in workers:
+            if worker.sentinel in dying:
+                worker.join(_DYING_SECONDS)
+    elif not isinstance(error, RuntimeError):
+        return None
     for number, worker in enumerate(workers):
         if worker.exitcode not in (None, 0):
             return WorkerError(_cause_of_death(number, worker))
@@ -53,11 +81,7 @@ def _cause_of_death(number: int, worker: BaseProcess) -> str:
     status = worker.exitcode
     name = f"loading worker {number} (process {worker.pid})"
     if status == NO_MAIN_GUARD_STATUS:
-        return (
-            "loading workers run the main script again, and this one trains whenever it is run, "
-            "expected training to be under a main guard\n"
-            'hint: move it into a function main(), and call that under `if __name__ == "__main__":`'
-        )
+        return _NO_MAIN_GUARD
     if status is None or status > 0:
         return (
             f"{name} exited with status {status}, expected it to live as long as its loader\n"
@@ -85,26 +109,32 @@ def _cause_of_death(number: int, worker: BaseProcess) -> str:
 
 
 def refuse_to_start_in_a_starting_worker() -> None:
-    """End this process if it is a worker that is still importing the main script.
+    """End this process if it is still importing the main script and would start workers itself.
 
-    It came here because the script trains whenever it is run. The training process sees the status
-    and explains; this process has nothing to add.
+    It came here because the script trains whenever it is run. Where a loader started it, that one
+    sees the status and explains; this process has nothing to add.
+
+    Raises:
+        WorkerError: Something else started this process.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise SystemExit(NO_MAIN_GUARD_STATUS)
+        if os.environ.get(_STARTER_VARIABLE) == str(os.getppid()):
+            raise SystemExit(NO_MAIN_GUARD_STATUS)
+        raise WorkerError(_NO_MAIN_GUARD)
 
 
 @contextlib.contextmanager
-def interrupts_held_back(*, is_needed: bool) -> Iterator[None]:
-    """Start processes that do not see Ctrl-C before they call `let_interrupts_through`.
+def starting_workers(*, inherit_from_here: bool) -> Iterator[None]:
+    """Start processes that know who started them, and see Ctrl-C only when they want to.
 
     A terminal sends Ctrl-C to workers too. One that is just importing PyTorch would print a
-    traceback of its own about that.
+    traceback of its own about that; so it is held back until `let_interrupts_through`.
 
     Args:
-        is_needed: Whether processes are started that inherit what this thread holds back.
+        inherit_from_here: Whether processes are started that inherit the environment and what this
+            thread holds back.
     """
-    if not is_needed:
+    if not inherit_from_here:
         yield
         return
     # It lets signals through when it starts, whatever was held back before.
@@ -112,9 +142,11 @@ def interrupts_held_back(*, is_needed: bool) -> Iterator[None]:
 
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    os.environ[_STARTER_VARIABLE] = str(os.getpid())
     try:
         yield
     finally:
+        os.environ.pop(_STARTER_VARIABLE, None)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
