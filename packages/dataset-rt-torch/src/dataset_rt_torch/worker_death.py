@@ -40,18 +40,33 @@ class WorkerTimeoutError(WorkerError, TimeoutError):
 def explained(error: Exception, batches: Any, timeout_seconds: float) -> WorkerError | None:  # noqa: ANN401
     """Return what to raise in place of what torch raised; None where that says all.
 
+    If there is something to explain, the workers that are left are ended.
+
     Args:
         error: What torch raised.
         batches: The iterator that raised it.
         timeout_seconds: How long torch was to wait for a batch.
     """
     workers: list[BaseProcess] = list(getattr(batches, "_workers", ()))
-    for _attempt in range(len(workers) + 1):
+    explanation = None
+    for _attempt in range(2 * len(workers) + 2):
         # Torch hears of a death by a signal, and raises in whatever line runs then. That ends once
-        # the exit status has been asked for.
+        # the exit status of all workers has been asked for.
         with contextlib.suppress(RuntimeError):
-            return _explanation(error, workers, timeout_seconds)
-    return None
+            if explanation is None:
+                explanation = _explanation(error, workers, timeout_seconds)
+            if explanation is not None:
+                _end(workers)
+            break
+    return explanation
+
+
+def _end(workers: list[BaseProcess]) -> None:
+    """End workers of which nothing is expected any more."""
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(_DYING_SECONDS)
 
 
 def _explanation(
