@@ -17,7 +17,6 @@ import pytest
 from dataset_rt import CacheWriteError, CacheWriteSuccess, WriterConfig
 
 if TYPE_CHECKING:
-
     from dataset_rt import DatasetRuntime
 
 DRIVER = Path(__file__).with_name("build_faults.py")
