@@ -394,3 +394,32 @@ def test_damage_deep_in_the_metadata_is_noticed_where_it_is_read(
     ):
         with pytest.raises(CorruptCacheError, match=r"metadata\.arrow"):
             read()
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        pl.Series(["ä", None, "c"]),
+        pl.Series(["ä", None, "c"], dtype=pl.Categorical),
+        pl.Series([1, None, 3]),
+        pl.Series([1, None, 3], dtype=pl.Int8),
+        pl.Series([0.5, None, 1.5]),
+        pl.Series([0.5, None, 1.5], dtype=pl.Float32),
+        pl.Series([True, None, False]),
+    ],
+    ids=lambda series: str(series.dtype),
+)
+def test_added_columns_of_any_width_become_numpy_columns(
+    runtime: DatasetRuntime,
+    tmp_path: Path,
+    list_source: Any,
+    write: Callable[..., Path],
+    added: pl.Series,
+) -> None:
+    path = write(list_source("s", [CacheInput(b"", {})] * 3), tmp_path)
+    dataset = runtime.cached_dataset(path)
+    dataset.update_metadata(dataset.get_metadata().with_columns(added=added))
+    found, is_null = dataset._native.metadata_table().column("added")
+    assert is_null is not None
+    assert is_null.tolist() == [False, True, False]
+    assert [found[0], found[2]] == [added[0], added[2]]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, NullArray, RecordBatch, RecordBatchOptions};
+use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use arrow_select::concat::concat;
 use dataset_rt_reader::{MetadataTable, ReaderError};
@@ -82,6 +83,7 @@ impl PyMetadataTable {
             .map(|batch| batch.column(place).as_ref())
             .collect();
         let column = concat(&chunks)
+            .and_then(|column| as_known_type(column, name))
             .map_err(ReaderError::from)
             .map_err(CoreError::from)?;
         to_numpy(py, &column)
@@ -133,13 +135,43 @@ pub(crate) fn read_table(
 }
 
 fn python_type(data_type: &DataType) -> &'static str {
-    match data_type {
-        DataType::Boolean => "bool",
-        DataType::Int64 => "int",
-        DataType::Float64 => "float",
-        DataType::LargeUtf8 => "str",
+    match known_type(data_type) {
+        Some(DataType::Boolean) => "bool",
+        Some(DataType::Int64) => "int",
+        Some(DataType::Float64) => "float",
+        Some(DataType::LargeUtf8) => "str",
         _ => "None",
     }
+}
+
+/// The type of stored columns that holds the values of a type; users may add columns of any type.
+fn known_type(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::Null | DataType::Boolean => Some(data_type.clone()),
+        _ if data_type.is_integer() => Some(DataType::Int64),
+        _ if data_type.is_floating() => Some(DataType::Float64),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(DataType::LargeUtf8),
+        DataType::Dictionary(_, values) => known_type(values),
+        _ => None,
+    }
+}
+
+/// Casts a column to the type of stored columns that holds its values, without losing any.
+fn as_known_type(column: ArrayRef, name: &str) -> Result<ArrayRef, ArrowError> {
+    let Some(known) = known_type(column.data_type()) else {
+        return Err(ArrowError::CastError(format!(
+            "column {name:?} has type {}, which NumPy columns of a table are not made of",
+            column.data_type()
+        )));
+    };
+    if known == *column.data_type() {
+        return Ok(column);
+    }
+    let options = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    cast_with_options(&column, &known, &options)
 }
 
 fn to_numpy<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<NumpyColumn<'py>> {
@@ -168,6 +200,7 @@ fn to_numpy<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<NumpyColumn<'py
                 .collect();
             PyArray1::from_vec(py, objects).into_any()
         }
+        // Only columns without a value are left.
         _ => {
             let objects: Vec<Py<PyAny>> = (0..column.len()).map(|_| py.None()).collect();
             PyArray1::from_vec(py, objects).into_any()
