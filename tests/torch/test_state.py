@@ -14,6 +14,7 @@ from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from dataset_rt import CachedDataset
 
@@ -150,6 +151,17 @@ def test_resume_with_another_rank_count_at_the_same_global_batch(dataset: Cached
         ranks.append(numbers_of(loader))
     assert [len(batches) for batches in ranks] == [1, 1, 1]
     assert flat(batches[0] for batches in ranks) == dataset.draws(12, 24).tolist()
+
+
+def test_taking_over_a_seed_writes_nothing(dataset: CachedDataset, tmp_path: Path) -> None:
+    saving = make_loader(dataset, seed="random")
+    resumed = make_loader(dataset, seed="random", work_dir=tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    resumed.load_state_dict(saving.state_dict())
+    batches = [batch.tolist() for batch in resumed]
+    assert batches == [batch.tolist() for batch in saving]
+    assert sorted(tmp_path.rglob("*")) == before
+    assert before
 
 
 def test_random_seed_is_taken_over(dataset: CachedDataset) -> None:

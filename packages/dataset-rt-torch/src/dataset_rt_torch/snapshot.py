@@ -38,12 +38,16 @@ class Snapshot:
     Attributes:
         path: The directory.
         num_parts: How many parts of the population it holds for this rank; 0 for the population.
+        seed: The seed of the stream; None for the one it was exported with.
     """
 
-    def __init__(self, path: str, num_parts: int = 0) -> None:
+    def __init__(self, path: str, num_parts: int = 0, seed: int | None = None) -> None:
         """Refer to an exported directory without owning it."""
         self.path = path
         self.num_parts = num_parts
+        self.seed = seed
+        # The directory lasts as long as its owner.
+        self._owner: Snapshot | None = None
 
     @classmethod
     def export(
@@ -87,13 +91,19 @@ class Snapshot:
         replacement: bool,
         partition: Partition | None = None,
     ) -> Snapshot:
-        """Write the same table with another seed; the arguments are those of `export`."""
+        """Return the same table with another seed; the arguments are those of `export`.
+
+        Nothing is written, as no table depends on the seed, unless there are parts, which do.
+        """
+        if partition is None:
+            snapshot = Snapshot(self.path, seed=seed)
+            snapshot._owner = self._owner or self
+            return snapshot
         native = _core.Dataset.open_snapshot(self.path, _core.ThreadPool(1))
         snapshot = self._owned(work_dir)
         native.export_snapshot(snapshot.path, seed=seed, shuffle=shuffle, replacement=replacement)
-        if partition is not None:
-            keep_weights(snapshot.path, kept_weights(self.path))
-            snapshot.export_parts(partition, seed)
+        keep_weights(snapshot.path, kept_weights(self.path))
+        snapshot.export_parts(partition, seed)
         return snapshot
 
     def export_parts(self, partition: Partition, seed: int) -> None:
@@ -129,11 +139,11 @@ class Snapshot:
         """Map the parts of the population in this process, with one pool of reader threads."""
         pool = _core.ThreadPool(num_threads)
         paths = [self._part_path(part) for part in range(self.num_parts)] or [self.path]
-        return [_core.Dataset.open_snapshot(path, pool) for path in paths]
+        return [_core.Dataset.open_snapshot(path, pool, seed=self.seed) for path in paths]
 
-    def __reduce__(self) -> tuple[type[Snapshot], tuple[str, int]]:
+    def __reduce__(self) -> tuple[type[Snapshot], tuple[str, int, int | None]]:
         """Pickle the path, not the ownership."""
-        return Snapshot, (self.path, self.num_parts)
+        return Snapshot, (self.path, self.num_parts, self.seed)
 
     def __repr__(self) -> str:
         """Show the directory."""
