@@ -3,12 +3,16 @@
 use std::fs::File;
 use std::io::{self, Read};
 
+use crossbeam_channel::bounded;
+
 use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::format::{BLOCKS_FILE, DICTIONARY_FILE, INDEX_FILE, METADATA_FILE, shard_file};
 
 /// A file is read in pieces of this size, which several threads can hash at once.
 const PIECE_BYTES: usize = 4 << 20;
+/// Pieces that exist at once.
+const PIECES: usize = 3;
 
 impl Cache {
     /// Names of all files but the manifest, each with its length and its BLAKE3 digest.
@@ -47,16 +51,33 @@ impl Cache {
         let path = self.path().join(file);
         let mut reader = File::open(&path).map_err(StoreError::io("open", &path))?;
         let mut hasher = blake3::Hasher::new();
-        let mut piece = vec![0; PIECE_BYTES];
-        loop {
-            let bytes =
-                read_full(&mut reader, &mut piece).map_err(StoreError::io("read", &path))?;
-            if bytes == 0 {
-                break;
+        // One piece is read while the one before it is hashed. A side that ends early, with an error
+        // or called off, closes its channel, and then the other ends as well.
+        let (full, pieces) = bounded::<io::Result<(Vec<u8>, usize)>>(1);
+        let (spare, used) = bounded(PIECES);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                loop {
+                    let mut piece: Vec<u8> =
+                        used.try_recv().unwrap_or_else(|_| vec![0; PIECE_BYTES]);
+                    let read = read_full(&mut reader, &mut piece).map(|bytes| (piece, bytes));
+                    let is_end = !matches!(read, Ok((_, bytes)) if bytes > 0);
+                    if full.send(read).is_err() || is_end {
+                        return;
+                    }
+                }
+            });
+            for read in pieces {
+                let (piece, bytes) = read.map_err(StoreError::io("read", &path))?;
+                hasher.update_rayon(&piece[..bytes]);
+                if bytes > 0 {
+                    progress(bytes as u64)?;
+                }
+                // The reader has gone when the file has ended.
+                let _ = spare.send(piece);
             }
-            hasher.update_rayon(&piece[..bytes]);
-            progress(bytes as u64)?;
-        }
+            Ok::<_, E>(())
+        })?;
         let found = hasher.finalize().to_hex();
         if found.as_str() == expected {
             return Ok(());
