@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use dataset_rt_store::{Backend, Cache, ShardEntry, StoreError};
+use dataset_rt_store::{Backend, Cache, StoreError};
 use rayon::prelude::*;
 
 use crate::error::ReaderError;
@@ -54,8 +54,8 @@ impl VerifyProgress {
 
 /// Reads everything in a cache and compares it with what was written.
 ///
-/// Files are taken one after another, each by all threads. The samples of a shard are looked at right
-/// after it, while the pages that were hashed are still in memory.
+/// Shards are taken one after another, each by all threads, so that its samples are looked at while
+/// the pages that were hashed are still in memory.
 pub fn verify_cache(
     path: &Path,
     pool: &Pool,
@@ -75,44 +75,33 @@ pub fn verify_cache(
     };
     let shards = &cache.manifest().shards;
     let others = files.len() - shards.len();
-    let check_file = |file: &str, digest: &str| {
-        let checked = cache.validate_file(file, digest, |bytes| {
-            progress.bytes.fetch_add(bytes, Ordering::AcqRel);
-            progress.go_on()
-        });
-        match checked {
-            Err(ReaderError::Store(error)) => report(None, &error),
-            other => other?,
+    pool.threads()?.install(|| {
+        for (number, (file, _, digest)) in files.iter().enumerate() {
+            let checked = cache.validate_file(file, digest, |bytes| {
+                progress.bytes.fetch_add(bytes, Ordering::AcqRel);
+                progress.go_on()
+            });
+            match checked {
+                Err(ReaderError::Store(error)) => report(None, &error),
+                other => other?,
+            }
+            let Some(shard) = number.checked_sub(others).map(|shard| &shards[shard]) else {
+                continue;
+            };
+            // Ranges of usize can be divided evenly among threads, those of u64 cannot.
+            (0..shard.samples as usize)
+                .into_par_iter()
+                .with_min_len(64)
+                .try_for_each_init(Vec::new, |scratch, place| {
+                    progress.go_on()?;
+                    let sample = shard.first_sample + place as u64;
+                    if let Err(error) = cache.validate_sample(sample, scratch) {
+                        report(Some(sample), &error);
+                    }
+                    Ok::<_, ReaderError>(())
+                })?;
         }
         Ok::<_, ReaderError>(())
-    };
-    let check_samples = |shard: &ShardEntry| {
-        // Ranges of usize can be divided evenly among threads, those of u64 cannot.
-        (0..shard.samples as usize)
-            .into_par_iter()
-            .with_min_len(64)
-            .try_for_each_init(Vec::new, |scratch, place| {
-                progress.go_on()?;
-                let sample = shard.first_sample + place as u64;
-                if let Err(error) = cache.validate_sample(sample, scratch) {
-                    report(Some(sample), &error);
-                }
-                Ok::<_, ReaderError>(())
-            })
-    };
-    pool.threads()?.install(|| {
-        // The disk reads one file while the samples of the shard before it are checked.
-        let mut read_before: Option<&ShardEntry> = None;
-        for (number, (file, _, digest)) in files.iter().enumerate() {
-            let (of_file, of_samples) = rayon::join(
-                || check_file(file, digest),
-                || read_before.map_or(Ok(()), check_samples),
-            );
-            of_file?;
-            of_samples?;
-            read_before = number.checked_sub(others).map(|shard| &shards[shard]);
-        }
-        read_before.map_or(Ok(()), check_samples)
     })?;
     let mut damages = damages.into_inner().unwrap_or_else(PoisonError::into_inner);
     damages.sort_by_key(|damage| damage.sample);
