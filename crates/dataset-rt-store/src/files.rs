@@ -1,6 +1,6 @@
 //! File operations of the writer, each with an error that names the path.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::Path;
 
@@ -8,6 +8,27 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
+
+/// What the system says of a file of a cache, which is there and has the length in its manifest.
+pub(crate) fn metadata_of_length(path: &Path, expected: u64) -> Result<Metadata, StoreError> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(StoreError::FileMissing {
+                path: path.to_owned(),
+            });
+        }
+        Err(error) => return Err(StoreError::io("read the length of", path)(error)),
+    };
+    if metadata.len() == expected {
+        return Ok(metadata);
+    }
+    Err(StoreError::FileLength {
+        path: path.to_owned(),
+        expected,
+        found: metadata.len(),
+    })
+}
 
 /// Creates a file that must not exist yet.
 pub(crate) fn create_new(path: &Path) -> Result<File, StoreError> {

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use crate::column::{Column, ColumnType};
 use crate::compression::{Algorithm, Compression};
 use crate::error::StoreError;
+use crate::files::metadata_of_length;
 use crate::format::{
     BLOCKS_FILE, CHECKSUM_BYTES, CHECKSUM_NAME, DICTIONARY_FILE, FORMAT_NAME, FORMAT_VERSION,
     INDEX_FILE, MANIFEST_FILE, METADATA_BATCH_ROWS, METADATA_FILE, block_count, index_bytes,
@@ -299,10 +300,10 @@ impl Manifest {
         ];
         let dictionary = self.dictionary.iter().map(|entry| (DICTIONARY_FILE, entry));
         for (file, entry) in others.into_iter().chain(dictionary) {
-            check_length(&cache.join(file), entry.bytes)?;
+            metadata_of_length(&cache.join(file), entry.bytes)?;
         }
         for (number, shard) in self.shards.iter().enumerate() {
-            check_length(&cache.join(shard_file(number)), shard.bytes)?;
+            metadata_of_length(&cache.join(shard_file(number)), shard.bytes)?;
         }
         Ok(())
     }
@@ -318,22 +319,5 @@ impl Manifest {
     pub fn column_type(&self, name: &str) -> Option<ColumnType> {
         let column = self.columns.iter().find(|column| column.name == name)?;
         Some(column.column_type)
-    }
-}
-
-fn check_length(path: &Path, expected: u64) -> Result<(), StoreError> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.len() == expected => Ok(()),
-        Ok(metadata) => Err(StoreError::FileLength {
-            path: path.to_owned(),
-            expected,
-            found: metadata.len(),
-        }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(StoreError::FileMissing {
-                path: path.to_owned(),
-            })
-        }
-        Err(error) => Err(StoreError::io("examine", path)(error)),
     }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use crate::error::StoreError;
+use crate::files::metadata_of_length;
 
 /// Files that stay open, the least recently used making room.
 const MAX_OPEN_FILES: usize = 32;
@@ -35,22 +36,7 @@ impl PayloadFile {
     /// Checks that the file is there and has the expected length.
     pub(crate) fn new(path: &Path, expected_bytes: u64) -> Result<Self, StoreError> {
         static IDENTITIES: AtomicU64 = AtomicU64::new(0);
-        let metadata = match std::fs::metadata(path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::FileMissing {
-                    path: path.to_owned(),
-                });
-            }
-            Err(error) => return Err(StoreError::io("read the length of", path)(error)),
-        };
-        if metadata.len() != expected_bytes {
-            return Err(StoreError::FileLength {
-                path: path.to_owned(),
-                expected: expected_bytes,
-                found: metadata.len(),
-            });
-        }
+        let metadata = metadata_of_length(path, expected_bytes)?;
         Ok(Self {
             path: path.to_owned(),
             identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),

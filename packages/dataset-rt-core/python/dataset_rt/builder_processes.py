@@ -266,11 +266,12 @@ def _portable(outcome: Outcome) -> bytes:
         return pickle.dumps(outcome)
     exception = result.exception
     text = "".join(traceback.format_exception(exception))
+
+    def pickled_with(copy: Exception) -> bytes:
+        copy.add_note(f"in the builder process:\n{text}")
+        return pickle.dumps(outcome._replace(result=replace(result, exception=copy)))
+
     try:
-        copy = pickle.loads(pickle.dumps(exception))
-        copy.add_note(f"in the builder process:\n{text}")
-        return pickle.dumps(outcome._replace(result=replace(result, exception=copy)))
+        return pickled_with(pickle.loads(pickle.dumps(exception)))
     except Exception:  # noqa: BLE001 - exceptions with awkward constructors raise anything
-        copy = BuilderProcessError(result.message)
-        copy.add_note(f"in the builder process:\n{text}")
-        return pickle.dumps(outcome._replace(result=replace(result, exception=copy)))
+        return pickled_with(BuilderProcessError(result.message))
