@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dataset_rt_store::{Cache, Location, Map, Record, StoreError};
+use dataset_rt_store::{Cache, Destination, Location, Map, Record, StoreError};
 use rayon::prelude::*;
 
 use crate::active_table::RecordNumber;
@@ -12,9 +12,22 @@ use crate::error::ReaderError;
 use crate::view::View;
 
 /// Below this many bytes one thread is faster than waking others.
-const PARALLEL_BYTES: usize = 256 << 10;
+pub(crate) const PARALLEL_BYTES: usize = 1 << 20;
 /// Bytes that one thread takes at a time.
-const TASK_BYTES: usize = 128 << 10;
+pub(crate) const TASK_BYTES: usize = 256 << 10;
+/// What is larger than this leaves the caches of the processor before anybody reads it.
+const CACHED_BYTES: usize = 8 << 20;
+/// While one record is copied, the one after the next is on its way from memory.
+const RECORDS_AHEAD: usize = 2;
+
+/// Where this many bytes end up.
+pub(crate) fn destination_of(bytes: usize) -> Destination {
+    if bytes <= CACHED_BYTES {
+        Destination::Cached
+    } else {
+        Destination::Memory
+    }
+}
 
 /// A record found in its cache: which cache, and where in it.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +55,34 @@ impl Located {
         &caches.caches()[self.cache_index]
     }
 
+    /// All of these records, found.
+    pub(crate) fn find_all(
+        caches: &CacheSet,
+        records: &[RecordNumber],
+    ) -> Result<Vec<Self>, StoreError> {
+        records
+            .iter()
+            .map(|&record| Self::find(caches, record))
+            .collect()
+    }
+
+    /// Calls `visit` with each record and its number, while records behind it are being loaded.
+    #[inline]
+    pub(crate) fn visit_all<E>(
+        caches: &CacheSet,
+        located: &[Self],
+        mut visit: impl FnMut(usize, &Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (number, record) in located.iter().enumerate() {
+            let ahead = located.get(number + RECORDS_AHEAD);
+            if let Some(ahead) = ahead.and_then(|ahead| ahead.in_place(caches)) {
+                ahead.prefetch();
+            }
+            visit(number, record)?;
+        }
+        Ok(())
+    }
+
     /// The payload in the map, if that is where it can be read.
     #[inline]
     pub(crate) fn in_place<'a>(&self, caches: &'a CacheSet) -> Option<Record<'a>> {
@@ -49,14 +90,24 @@ impl Located {
     }
 }
 
+/// Where the payload of one record lies.
+#[derive(Debug, Clone)]
+pub struct PayloadPlace {
+    /// Place of its cache among the caches of the dataset.
+    pub cache_index: usize,
+    /// Number of the shard in its cache.
+    pub shard: usize,
+    /// The map of the shard.
+    pub map: Map,
+    /// The bytes in the map.
+    pub range: Range<usize>,
+}
+
 impl View {
     /// Copies the payloads of these records back to back.
     pub fn gather(&self, records: &[RecordNumber]) -> Result<Gathered, ReaderError> {
         let caches = &*self.caches;
-        let located = records
-            .iter()
-            .map(|&record| Located::find(caches, record))
-            .collect::<Result<Vec<_>, _>>()?;
+        let located = Located::find_all(caches, records)?;
         let mut offsets = Vec::with_capacity(located.len() + 1);
         let mut total = 0_usize;
         offsets.push(0);
@@ -70,8 +121,9 @@ impl View {
         }
         let mut buffer = self.pool.buffers().take(total)?;
         let verify = self.read.verify_reads;
+        let destination = destination_of(total);
         if total < PARALLEL_BYTES || self.pool.num_threads() == 1 {
-            copy_all(caches, &located, buffer.bytes_mut(), verify)?;
+            copy_all(caches, &located, buffer.bytes_mut(), verify, destination)?;
         } else {
             let mut tasks = Vec::with_capacity(total / TASK_BYTES + 1);
             let mut rest_records = located.as_slice();
@@ -90,35 +142,56 @@ impl View {
                 rest_buffer = later_buffer;
             }
             self.pool.threads()?.install(|| {
-                tasks
-                    .into_par_iter()
-                    .try_for_each(|(records, buffer)| copy_all(caches, records, buffer, verify))
+                tasks.into_par_iter().try_for_each(|(records, buffer)| {
+                    copy_all(caches, records, buffer, verify, destination)
+                })
             })?;
         }
         Ok(Gathered { buffer, offsets })
     }
 
-    /// Calls `visit` with the place of each record in its map, once it is verified there.
-    pub fn for_each_payload<E: From<ReaderError>>(
-        &self,
-        records: &[RecordNumber],
-        mut visit: impl FnMut(&Map, Range<usize>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        for &record in records {
-            let located = Located::find(&self.caches, record).map_err(ReaderError::from)?;
-            let Some(found) = located.in_place(&self.caches) else {
-                let cache = located.cache(&self.caches);
-                return Err(E::from(ReaderError::NoViews {
-                    cache: cache.name().to_owned(),
-                    algorithm: cache.manifest().compression,
-                }));
-            };
-            if self.read.verify_reads {
-                found.verify(found.payload).map_err(ReaderError::from)?;
-            }
-            visit(found.map(), found.range())?;
+    /// Where these records lie in the maps, once they are verified there.
+    pub fn places(&self, records: &[RecordNumber]) -> Result<Vec<PayloadPlace>, ReaderError> {
+        let caches = &*self.caches;
+        let located = Located::find_all(caches, records)?;
+        let verify = self.read.verify_reads;
+        let find = |part: &[Located]| {
+            let mut places = Vec::with_capacity(part.len());
+            Located::visit_all(caches, part, |_, located| {
+                let Some(found) = located.in_place(caches) else {
+                    let cache = located.cache(caches);
+                    return Err(ReaderError::NoViews {
+                        cache: cache.name().to_owned(),
+                        algorithm: cache.manifest().compression,
+                    });
+                };
+                if verify {
+                    found.verify(found.payload)?;
+                }
+                places.push(PayloadPlace {
+                    cache_index: located.cache_index,
+                    shard: found.shard,
+                    map: found.map().clone(),
+                    range: found.range(),
+                });
+                Ok(())
+            })?;
+            Ok::<_, ReaderError>(places)
+        };
+        let bytes = located.iter().fold(0_usize, |bytes, located| {
+            bytes.saturating_add(located.location.payload_bytes())
+        });
+        if !verify || bytes < PARALLEL_BYTES || self.pool.num_threads() == 1 {
+            return find(&located);
         }
-        Ok(())
+        let per_task = located.len().div_ceil(bytes.div_ceil(TASK_BYTES)).max(1);
+        let parts = self.pool.threads()?.install(|| {
+            located
+                .par_chunks(per_task)
+                .map(find)
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        Ok(parts.concat())
     }
 }
 
@@ -126,15 +199,16 @@ impl View {
 fn copy_all(
     caches: &CacheSet,
     records: &[Located],
-    mut buffer: &mut [u8],
+    buffer: &mut [u8],
     verify: bool,
+    destination: Destination,
 ) -> Result<(), StoreError> {
-    for located in records {
-        let (place, rest) = buffer.split_at_mut(located.location.payload_bytes());
-        located
-            .cache(caches)
-            .read_into(&located.location, place, verify)?;
-        buffer = rest;
-    }
-    Ok(())
+    let mut rest = buffer;
+    Located::visit_all(caches, records, |_, located| {
+        let (place, behind) =
+            std::mem::take(&mut rest).split_at_mut(located.location.payload_bytes());
+        rest = behind;
+        let cache = located.cache(caches);
+        cache.read_into(&located.location, place, verify, destination)
+    })
 }

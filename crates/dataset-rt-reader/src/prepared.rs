@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use dataset_rt_store::Value;
+use dataset_rt_store::{Destination, Value};
 
-use crate::active_table::RecordNumber;
 use crate::caches::{CacheSet, value_at};
 use crate::error::ReaderError;
 use crate::gather::Located;
@@ -154,19 +153,34 @@ impl Chunk {
 
 impl Contents {
     fn fill(&mut self, view: &View, start: u64, stop: u64) -> Result<(), ReaderError> {
+        let caches = &*view.caches;
         let rows = view.draws(start, stop)?;
         let records = view.records_of_rows(&rows)?;
-        self.entries.reserve_exact(records.len());
-        self.values.reserve_exact(records.len() * self.columns);
+        let mut located = Vec::with_capacity(records.len());
+        let mut found = Ok(());
         for record in records {
-            self.add(view, record)?;
+            match Located::find(caches, record) {
+                Ok(record) => located.push(record),
+                // The samples in front of it are good.
+                Err(error) => {
+                    found = Err(error.into());
+                    break;
+                }
+            }
         }
-        Ok(())
+        self.entries.reserve_exact(located.len());
+        self.values.reserve_exact(located.len() * self.columns);
+        let small = located
+            .iter()
+            .map(|record| record.location.payload_bytes())
+            .filter(|&bytes| bytes <= COPIED_BYTES);
+        self.copies.reserve_exact(small.sum());
+        Located::visit_all(caches, &located, |_, located| self.add(view, *located))?;
+        found
     }
 
-    fn add(&mut self, view: &View, record: RecordNumber) -> Result<(), ReaderError> {
+    fn add(&mut self, view: &View, located: Located) -> Result<(), ReaderError> {
         let caches = &*view.caches;
-        let located = Located::find(caches, record)?;
         let payload_bytes = located.location.payload_bytes();
         let copy = match located.in_place(caches) {
             Some(record) if payload_bytes > COPIED_BYTES => {
@@ -175,7 +189,18 @@ impl Contents {
                 }
                 None
             }
-            _ => {
+            Some(record) => {
+                let start = self.copies.len();
+                self.copies.extend_from_slice(record.payload);
+                // The copy is hashed while it is in the processor's cache.
+                if view.read.verify_reads {
+                    record.verify(&self.copies[start..])?;
+                } else {
+                    record.check()?;
+                }
+                Some(start..self.copies.len())
+            }
+            None => {
                 let start = self.copies.len();
                 let stop = start.saturating_add(payload_bytes);
                 self.copies
@@ -186,6 +211,7 @@ impl Contents {
                     &located.location,
                     &mut self.copies[start..],
                     view.read.verify_reads,
+                    Destination::Cached,
                 )?;
                 Some(start..stop)
             }

@@ -3,24 +3,29 @@
 //! A pool thread finds each record and verifies it. Small payloads are copied together; large ones
 //! stay in the map, where hashing has brought them into the processor's shared cache, and the
 //! consumer makes the one copy, into the object it hands out. What runs ahead is bounded in samples and in bytes, and an
-//! iterator that is dropped leaves nothing behind: unfinished chunks see the flag and end.
+//! iterator that is dropped leaves nothing behind: what has not begun is never done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 
 use crate::batch::Batch;
 use crate::error::ReaderError;
 use crate::prepared::{Chunk, Prepared};
+use crate::task::Task;
 use crate::view::View;
 
 /// Samples are prepared in chunks of about this many bytes.
 const CHUNK_BYTES: u64 = 1 << 20;
+/// A chunk of this many bytes is worth waking a thread, so smaller ones are not made to employ more.
+const HANDED_OUT_BYTES: u64 = 128 << 10;
 /// No more than this is prepared ahead of the consumer.
 const AHEAD_BYTES: u64 = 8 << 20;
+/// Chunks of so few samples are prepared by the consumer itself, where it would have to wait.
+/// Nothing interrupts that, so even from a slow disk it must not take long.
+const HELPED_SAMPLES: u64 = 64;
+/// A thread that was idle begins within this time, unless the machine is busy.
+const WAKING_TIME: Duration = Duration::from_micros(50);
 /// Batches that are gathered ahead, at most.
 const BATCHES_AHEAD: u64 = 2;
 /// Gathered batches ahead take no more than this, but for a single one.
@@ -40,9 +45,7 @@ pub enum Step<T> {
 /// Items that pool threads prepare, received in the order in which they were asked for.
 #[derive(Debug)]
 struct Queue<T> {
-    pending: VecDeque<Receiver<T>>,
-    received: Option<T>,
-    cancelled: Arc<AtomicBool>,
+    pending: VecDeque<Arc<Task<T>>>,
     process: u32,
 }
 
@@ -50,14 +53,12 @@ impl<T: Send + 'static> Queue<T> {
     fn new() -> Self {
         Self {
             pending: VecDeque::new(),
-            received: None,
-            cancelled: Arc::new(AtomicBool::new(false)),
             process: std::process::id(),
         }
     }
 
     fn len(&self) -> u64 {
-        self.pending.len() as u64 + u64::from(self.received.is_some())
+        self.pending.len() as u64
     }
 
     /// Says whether this is a forked child, where the parent's threads will never answer; the
@@ -67,7 +68,7 @@ impl<T: Send + 'static> Queue<T> {
         if process == self.process {
             return false;
         }
-        // Dropped channels would take locks that a thread of the parent may have held at the fork.
+        // Dropped tasks would take locks that a thread of the parent may have held at the fork.
         std::mem::forget(std::mem::replace(self, Self::new()));
         true
     }
@@ -77,55 +78,45 @@ impl<T: Send + 'static> Queue<T> {
         view: &Arc<View>,
         work: impl FnOnce(&Arc<View>) -> T + Send + 'static,
     ) -> Result<(), ReaderError> {
-        let (answer, receiver) = bounded(1);
-        let cancelled = Arc::clone(&self.cancelled);
-        let view = Arc::clone(view);
-        view.pool.threads()?.spawn(move || {
-            if !cancelled.load(Ordering::Acquire) {
-                // The consumer may be gone; then nobody wants the answer.
-                let _ = answer.send(work(&view));
-            }
-        });
-        self.pending.push_back(receiver);
+        let of_task = Arc::clone(view);
+        let task = Arc::new(Task::new(move || work(&of_task)));
+        let of_pool = Arc::clone(&task);
+        view.pool.threads()?.spawn(move || of_pool.run());
+        self.pending.push_back(task);
         Ok(())
     }
 
     fn take(&mut self) -> Result<Option<T>, ReaderError> {
-        if let Some(item) = self.received.take() {
-            return Ok(Some(item));
+        let item = match self.pending.front() {
+            Some(task) => task.take()?,
+            None => None,
+        };
+        if item.is_some() {
+            self.pending.pop_front();
         }
-        match self.pending.front().map(Receiver::try_recv) {
-            Some(Ok(item)) => {
-                self.pending.pop_front();
-                Ok(Some(item))
-            }
-            Some(Err(TryRecvError::Disconnected)) => Err(ReaderError::ReaderPanic),
-            Some(Err(TryRecvError::Empty)) | None => Ok(None),
+        Ok(item)
+    }
+
+    /// Waits for the next item, but no longer than this.
+    fn wait(&self, timeout: Duration) {
+        if let Some(task) = self.pending.front() {
+            task.wait(timeout);
         }
     }
 
-    fn wait(&mut self, timeout: Duration) {
-        if self.received.is_some() {
-            return;
-        }
-        // A disconnected channel is found by the next `take`.
-        match self
-            .pending
-            .front()
-            .map(|receiver| receiver.recv_timeout(timeout))
-        {
-            Some(Ok(item)) => {
-                self.pending.pop_front();
-                self.received = Some(item);
-            }
-            Some(Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected)) | None => {}
+    /// Prepares the next item here and now, unless a pool thread is at it.
+    fn help(&self) {
+        if let Some(task) = self.pending.front() {
+            task.run();
         }
     }
 }
 
 impl<T> Drop for Queue<T> {
     fn drop(&mut self) {
-        self.cancelled.store(true, Ordering::Release);
+        for task in &self.pending {
+            task.cancel();
+        }
     }
 }
 
@@ -150,7 +141,10 @@ impl SampleReadAhead {
     pub fn new(view: Arc<View>, start: u64, stop: u64) -> Self {
         let record_bytes = mean_record_bytes(&view);
         let window = view.read.prefetch_size.max(1) as u64;
-        let chunk_samples = (CHUNK_BYTES / record_bytes).clamp(1, window.div_ceil(2));
+        let shared_out = window.div_ceil(view.pool.num_threads() as u64);
+        let chunk_samples = (CHUNK_BYTES / record_bytes)
+            .min(shared_out.max(HANDED_OUT_BYTES / record_bytes))
+            .clamp(1, window);
         let chunk_bytes = chunk_samples.saturating_mul(record_bytes).max(1);
         let chunks_ahead = (window / chunk_samples)
             .min(AHEAD_BYTES / chunk_bytes)
@@ -218,8 +212,15 @@ impl SampleReadAhead {
         }
     }
 
-    /// Waits for the next sample, but no longer than this.
+    /// Sees to it that there is a next sample, or waits for it, but no longer than this.
+    ///
+    /// What no pool thread has begun after a while is prepared by the caller: on a busy machine
+    /// that takes less time than waiting for one.
     pub fn wait(&mut self, timeout: Duration) {
+        if self.chunk_samples <= HELPED_SAMPLES {
+            self.queue.wait(WAKING_TIME);
+            self.queue.help();
+        }
         self.queue.wait(timeout);
     }
 
@@ -306,7 +307,7 @@ impl BatchReadAhead {
     }
 
     /// Waits for the next batch, but no longer than this.
-    pub fn wait(&mut self, timeout: Duration) {
+    pub fn wait(&self, timeout: Duration) {
         self.queue.wait(timeout);
     }
 

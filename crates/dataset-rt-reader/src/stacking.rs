@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use dataset_rt_store::Record;
+use dataset_rt_store::{Destination, Part, Record};
 use rayon::prelude::*;
 use safetensors::{Dtype, SafeTensors};
 
@@ -13,13 +13,9 @@ use crate::active_table::RecordNumber;
 use crate::batch::Gathered;
 use crate::buffers::Buffer;
 use crate::error::ReaderError;
-use crate::gather::Located;
+use crate::gather::{Located, PARALLEL_BYTES, TASK_BYTES, destination_of};
 use crate::view::View;
 
-/// Below this many bytes one thread is faster than waking others.
-const PARALLEL_BYTES: usize = 256 << 10;
-/// Bytes that one thread takes at a time.
-const TASK_BYTES: usize = 256 << 10;
 /// Before the header of a payload stands its length.
 const HEADER_LENGTH_BYTES: usize = 8;
 
@@ -127,10 +123,7 @@ impl View {
         pad_axis: Option<usize>,
     ) -> Result<Vec<StackedArray>, ReaderError> {
         let caches = &*self.caches;
-        let located = records
-            .iter()
-            .map(|&record| Located::find(caches, record))
-            .collect::<Result<Vec<_>, _>>()?;
+        let located = Located::find_all(caches, records)?;
         let Some(first) = located.first() else {
             return Ok(Vec::new());
         };
@@ -228,6 +221,13 @@ struct Reference<'a> {
     payload_bytes: usize,
 }
 
+impl Reference<'_> {
+    /// Says whether a payload begins with the same header, so that its arrays lie at the same places.
+    fn has_layout_of(&self, payload: &[u8]) -> bool {
+        payload.len() == self.payload_bytes && payload.starts_with(self.header)
+    }
+}
+
 /// Records on their way into stacked arrays.
 struct Stacking<'a> {
     view: &'a View,
@@ -292,13 +292,18 @@ impl Stacking<'_> {
             tasks.push((first..first + count, places));
             first += count;
         }
+        let destination = destination_of(record_bytes.saturating_mul(self.located.len()));
         let run = |(records, mut places): (Range<usize>, Vec<&mut [u8]>)| {
-            for (number, record) in records.enumerate() {
+            let first = records.start;
+            Located::visit_all(&self.view.caches, &self.located[records], |number, _| {
+                let record = first + number;
+                if self.stack_whole(record, number, reference, outputs, &mut places, destination)? {
+                    return Ok(());
+                }
                 self.with_payload(record, |payload| {
                     self.stack_one(record, payload, reference, outputs, number, &mut places)
-                })?;
-            }
-            Ok(())
+                })
+            })
         };
         let pool = &self.view.pool;
         if record_bytes * self.located.len() < PARALLEL_BYTES || pool.num_threads() == 1 {
@@ -306,6 +311,36 @@ impl Stacking<'_> {
         }
         pool.threads()?
             .install(|| tasks.into_par_iter().try_for_each(run))
+    }
+
+    /// Copies and verifies a record in one pass, if it lies in the map with the arrays of the first
+    /// record at the places of the first record, all of them to be copied as they are.
+    fn stack_whole(
+        &self,
+        record: usize,
+        number: usize,
+        reference: &Reference<'_>,
+        outputs: &[Output],
+        places: &mut [&mut [u8]],
+        destination: Destination,
+    ) -> Result<bool, ReaderError> {
+        let found = match self.payloads {
+            Payloads::InPlace => self.located[record].in_place(&self.view.caches),
+            Payloads::Gathered(_) => None,
+        };
+        let Some(found) = found.filter(|found| reference.has_layout_of(found.payload)) else {
+            return Ok(false);
+        };
+        let mut parts: Vec<_> = outputs
+            .iter()
+            .zip(places)
+            .map(|(output, place)| Part {
+                start: output.place.range.start,
+                place: &mut place[number * output.record_bytes..][..output.record_bytes],
+            })
+            .collect();
+        found.copy_parts(&mut parts, self.view.read.verify_reads, destination)?;
+        Ok(true)
     }
 
     fn stack_one(
@@ -317,9 +352,7 @@ impl Stacking<'_> {
         number: usize,
         places: &mut [&mut [u8]],
     ) -> Result<(), ReaderError> {
-        let has_same_header =
-            payload.len() == reference.payload_bytes && payload.starts_with(reference.header);
-        let own_layout = if has_same_header {
+        let own_layout = if reference.has_layout_of(payload) {
             None
         } else {
             let layout =

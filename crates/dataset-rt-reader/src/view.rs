@@ -146,6 +146,13 @@ impl View {
         Ok(records)
     }
 
+    /// Record of one active row.
+    pub fn record_of_row(&self, row: u64) -> Result<RecordNumber, ReaderError> {
+        let mut record = [row];
+        self.table.resolve(&mut record, self.caches.len())?;
+        Ok(record[0])
+    }
+
     /// Hash of the caches, the active rows and their weights; computed once.
     pub fn fingerprint(&self, stop: &StopFlag) -> Result<&str, ReaderError> {
         if let Some(known) = self.fingerprint.get() {

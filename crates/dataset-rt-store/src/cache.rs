@@ -17,6 +17,7 @@ use crate::index::Index;
 use crate::manifest::{FileEntry, Manifest};
 use crate::metadata::Metadata;
 use crate::mmap::Map;
+use crate::record::{Destination, Record, damaged_record};
 use crate::shard::{Payloads, Shard};
 
 /// How payloads are read.
@@ -39,55 +40,6 @@ pub struct Cache {
     metadata: Metadata,
     shards: Vec<Shard>,
     decoder: Decoder,
-}
-
-/// A payload as it lies in a map, and what it must hash to.
-#[derive(Debug, Clone, Copy)]
-pub struct Record<'a> {
-    /// Number of the sample in its cache.
-    pub sample: u64,
-    /// The bytes, in the map.
-    pub payload: &'a [u8],
-    /// Their checksum in the index.
-    pub checksum: u32,
-    map: &'a Map,
-}
-
-impl<'a> Record<'a> {
-    /// Compares the checksum of a copy of the payload, or of the payload itself.
-    #[inline]
-    pub fn verify(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        let found = record_checksum(self.sample, bytes);
-        self.map.check()?;
-        if found == self.checksum {
-            return Ok(());
-        }
-        Err(damaged_record(
-            self.map.path(),
-            self.sample,
-            self.checksum,
-            found,
-        ))
-    }
-
-    /// The map that the payload lies in.
-    #[must_use]
-    pub fn map(&self) -> &'a Map {
-        self.map
-    }
-
-    /// Where it lies in the map.
-    #[must_use]
-    pub fn range(&self) -> Range<usize> {
-        let start = self.payload.as_ptr().addr() - self.map.bytes().as_ptr().addr();
-        start..start + self.payload.len()
-    }
-
-    /// Says whether what was copied from the map came from the file; `verify` includes it.
-    #[inline]
-    pub fn check(&self) -> Result<(), StoreError> {
-        self.map.check()
-    }
 }
 
 impl Cache {
@@ -213,6 +165,7 @@ impl Cache {
         match &self.shards[location.shard].payloads {
             Payloads::Map(map) if location.is_stored_as_is() => Some(Record {
                 sample: location.sample,
+                shard: location.shard,
                 payload: &map.bytes()[location.stored()],
                 checksum: location.checksum,
                 map,
@@ -223,24 +176,19 @@ impl Cache {
 
     /// Fills `out`, as long as the payload, from the map or the file.
     ///
-    /// What is verified is what is returned: the copy itself, or the stored bytes that `out` was
-    /// decompressed from.
+    /// What is verified is what is returned: the bytes that are copied, or the stored bytes that
+    /// `out` was decompressed from.
     #[inline]
     pub fn read_into(
         &self,
         location: &Location,
         out: &mut [u8],
         verify: bool,
+        destination: Destination,
     ) -> Result<(), StoreError> {
-        let Some(record) = self.in_place(location) else {
-            return self.read_slowly(location, out, verify);
-        };
-        out.copy_from_slice(record.payload);
-        // The copy is hashed while it is in the processor's cache.
-        if verify {
-            record.verify(out)
-        } else {
-            record.check()
+        match self.in_place(location) {
+            Some(record) => record.copy_into(out, verify, destination),
+            None => self.read_slowly(location, out, verify),
         }
     }
 
@@ -320,15 +268,6 @@ const MAX_KEPT_BYTES: usize = 4 << 20;
 thread_local! {
     /// Stored bytes on their way from a file to the codec.
     static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-fn damaged_record(path: &Path, sample: u64, expected: u32, found: u32) -> StoreError {
-    StoreError::RecordChecksum {
-        path: path.to_owned(),
-        sample,
-        expected,
-        found,
-    }
 }
 
 /// Where one record lies; cheap to keep, without a borrow of the cache.

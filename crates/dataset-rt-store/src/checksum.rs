@@ -5,6 +5,7 @@
 //! sample number, so that two records that changed places are noticed.
 //! Source: the XXH3 specification in the xxHash repository, `doc/xxhash_spec.md`.
 
+use std::hash::Hasher as _;
 use std::io::{self, Write};
 
 use twox_hash::XxHash3_64;
@@ -21,6 +22,28 @@ use crate::manifest::FileEntry;
 )]
 pub fn record_checksum(sample: u64, stored: &[u8]) -> u32 {
     XxHash3_64::oneshot_with_seed(sample, stored) as u32
+}
+
+/// The checksum of one record, computed piece by piece.
+pub(crate) struct RecordHasher(XxHash3_64);
+
+impl RecordHasher {
+    pub(crate) fn new(sample: u64) -> Self {
+        Self(XxHash3_64::with_seed(sample))
+    }
+
+    #[inline]
+    pub(crate) fn update(&mut self, piece: &[u8]) {
+        self.0.write(piece);
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the low 32 bits are the checksum"
+    )]
+    pub(crate) fn finish(&self) -> u32 {
+        self.0.finish() as u32
+    }
 }
 
 /// Checksum of one block of a file.

@@ -8,6 +8,7 @@ use crossbeam_channel::bounded;
 use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::format::{BLOCKS_FILE, DICTIONARY_FILE, INDEX_FILE, METADATA_FILE, shard_file};
+use crate::record::Destination;
 
 /// A file is read in pieces of this size, which several threads can hash at once.
 const PIECE_BYTES: usize = 4 << 20;
@@ -106,7 +107,7 @@ impl Cache {
                         reason: format!("no memory for {} bytes", location.payload_bytes()),
                     })?;
                 scratch.resize(location.payload_bytes(), 0);
-                self.read_into(&location, scratch, true)?;
+                self.read_into(&location, scratch, true, Destination::Cached)?;
             }
         }
         let row = self.metadata().row(sample)?;

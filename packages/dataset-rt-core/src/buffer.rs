@@ -1,35 +1,37 @@
-//! Python buffers over memory that Rust owns: read-only over mapped files, writable over the
-//! memory of a batch; the binding's only unsafe code.
+//! Python buffers over memory that Rust owns, read-only over mapped files and writable over the
+//! memory of a batch, and named tuples made without a call into Python; the binding's only unsafe
+//! code.
 
-#![allow(unsafe_code, reason = "the buffer protocol hands out a raw pointer")]
+#![allow(
+    unsafe_code,
+    reason = "the buffer protocol hands out a raw pointer, and tuples are filled in place"
+)]
 
-use std::ffi::c_int;
-use std::ops::Range;
+use std::ffi::{c_int, c_void};
 
 use dataset_rt_reader::Buffer;
 use dataset_rt_store::Map;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
 
-/// Part of a mapped shard. Memoryviews of it keep the map alive.
+/// A mapped shard. Memoryviews of it, and their slices, keep the map alive.
 #[pyclass(frozen, name = "MappedBytes", module = "dataset_rt._core")]
 pub(crate) struct PyMappedBytes {
     map: Map,
-    range: Range<usize>,
 }
 
 impl PyMappedBytes {
-    /// The range lies inside the map.
-    pub(crate) fn new(map: Map, range: Range<usize>) -> Self {
-        Self { map, range }
+    pub(crate) fn new(map: Map) -> Self {
+        Self { map }
     }
 }
 
 #[pymethods]
 impl PyMappedBytes {
     fn __len__(&self) -> usize {
-        self.range.len()
+        self.map.bytes().len()
     }
 
     // SAFETY: `view` is null or points to a Py_buffer that the interpreter owns for this call.
@@ -39,7 +41,7 @@ impl PyMappedBytes {
         flags: c_int,
     ) -> PyResult<()> {
         let this = slf.get();
-        let bytes = &this.map.bytes()[this.range.clone()];
+        let bytes = this.map.bytes();
         let pointer = bytes.as_ptr().cast_mut();
         // SAFETY: the bytes belong to a map that `slf` keeps alive; the view is read-only, so
         // nobody writes to it.
@@ -153,5 +155,51 @@ unsafe fn fill_view(
         Ok(())
     } else {
         Err(PyErr::fetch(owner.py()))
+    }
+}
+
+/// A named tuple's class, whose instances are made as `tuple.__new__` makes them, but without the
+/// tuple of arguments and the tuple of fields that calling it would take.
+pub(crate) struct NamedTupleClass {
+    class: Py<PyType>,
+    allocate: ffi::allocfunc,
+}
+
+impl NamedTupleClass {
+    pub(crate) fn new(class: &Bound<'_, PyType>) -> PyResult<Self> {
+        // SAFETY: the class is a live type object, and the number is that of a slot.
+        let slot = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_alloc) };
+        if slot.is_null() || !class.is_subclass_of::<PyTuple>()? {
+            return Err(PyTypeError::new_err("not a class of tuples"));
+        }
+        // SAFETY: what the slot `tp_alloc` holds is a function of this type.
+        let allocate = unsafe { std::mem::transmute::<*mut c_void, ffi::allocfunc>(slot) };
+        Ok(Self {
+            class: class.clone().unbind(),
+            allocate,
+        })
+    }
+
+    /// An instance with these fields.
+    pub(crate) fn instance<'py, const FIELDS: usize>(
+        &self,
+        py: Python<'py>,
+        fields: [Bound<'py, PyAny>; FIELDS],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: this is the class that the function was taken from; it gives a new reference to a
+        // tuple with room for so many fields, all of them null, or null with an exception set.
+        let instance = unsafe {
+            let instance = (self.allocate)(self.class.as_ptr().cast(), FIELDS as ffi::Py_ssize_t);
+            Bound::from_owned_ptr_or_err(py, instance)?
+        };
+        for (number, field) in fields.into_iter().enumerate() {
+            let number = number as ffi::Py_ssize_t;
+            // SAFETY: the tuple is new, nobody else has a reference to it, and the number is below
+            // its length; the reference to the field passes to the tuple.
+            if unsafe { ffi::PyTuple_SetItem(instance.as_ptr(), number, field.into_ptr()) } != 0 {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        Ok(instance)
     }
 }

@@ -10,7 +10,7 @@ use dataset_rt_reader::{
 use dataset_rt_store::Backend;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{IntoPyDict, PyInt, PyList};
 use pyo3_arrow::PyRecordBatchReader;
 
 use crate::batch::PyBatch;
@@ -109,6 +109,21 @@ fn row_number(row: i64, rows: u64) -> Result<u64, CoreError> {
         Some(row) if row < rows => Ok(row),
         _ => Err(ReaderError::RowOutOfRange { row, rows }.into()),
     }
+}
+
+/// An int of Python; what is none is converted or refused by the function for all arguments.
+fn integer_argument(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if let Ok(number) = value.cast_exact::<PyInt>()
+        && let Ok(number) = number.extract()
+    {
+        return Ok(number);
+    }
+    let py = value.py();
+    let minimum = [("minimum", -i64::MAX)].into_py_dict(py)?;
+    py.import("dataset_rt.arguments")?
+        .getattr("integer")?
+        .call((name, value), Some(&minimum))?
+        .extract()
 }
 
 #[pymethods]
@@ -258,9 +273,11 @@ impl PyDataset {
     fn sample_of_id<'py>(
         &self,
         py: Python<'py>,
-        cache_id: i64,
-        sample_id: i64,
+        cache_id: &Bound<'py, PyAny>,
+        sample_id: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let cache_id = integer_argument("cache_id", cache_id)?;
+        let sample_id = integer_argument("sample_id", sample_id)?;
         let view = self.dataset.view().map_err(CoreError::from)?;
         let record = view
             .caches()
@@ -272,8 +289,8 @@ impl PyDataset {
     fn sample_of_row<'py>(&self, py: Python<'py>, row: i64) -> PyResult<Bound<'py, PyAny>> {
         let view = self.dataset.view().map_err(CoreError::from)?;
         let row = row_number(row, view.num_rows())?;
-        let records = view.records_of_rows(&[row]).map_err(CoreError::from)?;
-        self.factory.verifying(py, &view, records[0])
+        let record = view.record_of_row(row).map_err(CoreError::from)?;
+        self.factory.verifying(py, &view, record)
     }
 
     fn batch_of_rows(&self, py: Python<'_>, rows: &Bound<'_, PyArray1<i64>>) -> PyResult<PyBatch> {

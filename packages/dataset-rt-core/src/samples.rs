@@ -1,11 +1,12 @@
 //! `CachedSample` objects, built straight from the maps.
 
 use dataset_rt_reader::{Prepared, RecordNumber, View, value_at};
-use dataset_rt_store::{StoreError, Value};
+use dataset_rt_store::{Destination, StoreError, Value};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyType};
 
+use crate::buffer::NamedTupleClass;
 use crate::error::CoreError;
 
 /// How many samples are made before Ctrl-C is looked for.
@@ -13,9 +14,7 @@ const SAMPLES_BETWEEN_SIGNALS: usize = 1024;
 
 /// Objects that all samples of one dataset share.
 pub(crate) struct SampleFactory {
-    class: Py<PyType>,
-    /// `tuple.__new__`, which a named tuple's own `__new__` would call as well.
-    new: Py<PyAny>,
+    class: NamedTupleClass,
     keys: Vec<Py<PyString>>,
     cache_ids: Vec<Py<PyInt>>,
 }
@@ -24,7 +23,7 @@ impl SampleFactory {
     pub(crate) fn new(py: Python<'_>, view: &View) -> PyResult<Self> {
         static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         let class = CLASS.import(py, "dataset_rt.records", "CachedSample")?;
-        let new = py.get_type::<PyTuple>().getattr("__new__")?;
+        let class = NamedTupleClass::new(class)?;
         let columns = view.caches().columns();
         let keys = columns
             .iter()
@@ -37,8 +36,7 @@ impl SampleFactory {
             .map(|cache| Ok(cache.id().into_pyobject(py)?.unbind()))
             .collect::<PyResult<_>>()?;
         Ok(Self {
-            class: class.clone().unbind(),
-            new: new.unbind(),
+            class,
             keys,
             cache_ids,
         })
@@ -118,9 +116,17 @@ impl SampleFactory {
         cache_index: usize,
         sample: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let cache_id = self.cache_ids[cache_index].bind(py);
-        let fields = (data, metadata, cache_id, sample).into_pyobject(py)?;
-        self.new.bind(py).call1((self.class.bind(py), fields))
+        let cache_id = self.cache_ids[cache_index].bind(py).clone();
+        let sample = sample.into_pyobject(py)?;
+        self.class.instance(
+            py,
+            [
+                data.into_any(),
+                metadata.into_any(),
+                cache_id.into_any(),
+                sample.into_any(),
+            ],
+        )
     }
 }
 
@@ -148,7 +154,7 @@ pub(crate) fn payload<'py>(
     PyBytes::new_with(py, location.payload_bytes(), |place| {
         Ok(placed
             .cache
-            .read_into(&location, place, verify)
+            .read_into(&location, place, verify, Destination::Cached)
             .map_err(CoreError::from)?)
     })
 }

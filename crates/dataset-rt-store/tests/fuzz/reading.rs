@@ -7,7 +7,7 @@ use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use dataset_rt_store::format::METADATA_BATCH_ROWS;
-use dataset_rt_store::{Backend, Cache, StoreError, Value};
+use dataset_rt_store::{Backend, Cache, Destination, StoreError, Value};
 
 /// Payloads that claim to be larger are not read, only judged.
 pub(crate) const MAX_READ_BYTES: usize = 16 << 20;
@@ -82,7 +82,10 @@ fn read_record(cache: &Cache, sample: u64) -> Option<Result<Vec<u8>, StoreError>
     }
     // What the buffer holds before must not show.
     let mut payload = vec![0xa5; bytes];
-    Some(judged(cache.read_into(&location, &mut payload, true)).map(|()| payload))
+    Some(
+        judged(cache.read_into(&location, &mut payload, true, Destination::Cached))
+            .map(|()| payload),
+    )
 }
 
 fn read_row(cache: &Cache, sample: u64) -> Result<Vec<String>, StoreError> {

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dataset_rt_store::{
-    Algorithm, Backend, BuildLock, Cache, CacheWriter, Compression, LockAttempt, SourceName,
-    StoreError, Value, WriterOptions,
+    Algorithm, Backend, BuildLock, Cache, CacheWriter, Compression, Destination, LockAttempt,
+    SourceName, StoreError, Value, WriterOptions,
 };
 
 pub(crate) type Row<'a> = (&'a [u8], Vec<Value<'a>>);
@@ -133,7 +133,7 @@ fn read_with(path: &Path, backend: Backend) -> Result<Vec<FoundRow>, StoreError>
         .map(|sample| {
             let location = cache.locate(sample)?;
             let mut payload = vec![0; location.payload_bytes()];
-            cache.read_into(&location, &mut payload, true)?;
+            cache.read_into(&location, &mut payload, true, Destination::Cached)?;
             let row = cache.metadata().row(sample)?;
             let values = (0..columns)
                 .map(|column| {

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use dataset_rt_store::{Compression, StoreError, Value, WriterOptions};
+use dataset_rt_store::{Compression, Destination, StoreError, Value, WriterOptions};
 
 use crate::building::{FoundRow, build, compressions, files_below, open, options, read_all};
 use crate::changed_metadata::{replace_metadata, widen_text};
@@ -182,10 +182,12 @@ fn a_file_cut_short_while_it_is_open_gives_an_error_and_the_process_lives() {
         .open(path.join("shards/000000.bin"))
         .unwrap();
     shard.set_len(4096).unwrap();
-    let error = cache
-        .read_into(&location, &mut vec![0; 1 << 20], true)
-        .unwrap_err();
-    assert!(matches!(error, StoreError::FileShrank { .. }), "{error}");
+    for destination in [Destination::Memory, Destination::Cached] {
+        let error = cache
+            .read_into(&location, &mut vec![0; 1 << 20], true, destination)
+            .unwrap_err();
+        assert!(matches!(error, StoreError::FileShrank { .. }), "{error}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod building;
 mod changed_metadata;
 mod continuing;
+mod copying;
 mod corruption;
 mod name;
 mod publish;

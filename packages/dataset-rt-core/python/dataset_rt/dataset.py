@@ -108,11 +108,10 @@ class CachedDataset(TorchAdapters):
         """Return one sample by its identity, whether or not it is in the active table.
 
         Raises:
+            ConfigError: An argument is no integer.
             SampleNotFoundError: There is no such sample; it is a KeyError.
         """
-        cache = arguments.integer("cache_id", cache_id, minimum=-arguments.MAX_INT64)
-        sample = arguments.integer("sample_id", sample_id, minimum=-arguments.MAX_INT64)
-        return self._native.sample_of_id(cache, sample)
+        return self._native.sample_of_id(cache_id, sample_id)
 
     def get_items(
         self, ids: Iterable[tuple[int, int]] | npt.NDArray[np.int64]

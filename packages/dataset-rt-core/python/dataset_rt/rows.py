@@ -76,6 +76,8 @@ class DatasetRows:
             ConfigError: The index is neither a number, a slice nor an array of row numbers.
         """
         num_rows = self._native.num_rows
+        if type(index) is int and -num_rows <= index < num_rows:
+            return self._native.sample_of_row(index)
         if isinstance(index, slice):
             # indices() clips, so every number is in range.
             numbers = np.arange(*index.indices(num_rows), dtype=np.int64)
