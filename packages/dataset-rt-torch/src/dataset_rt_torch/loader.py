@@ -250,6 +250,7 @@ class CachedDataLoader(DataLoader[Any]):
                 ReadAhead(
                     windows,
                     self._windows.read,
+                    takes_time=self._windows.reads_whole_batches,
                     depth=self._options.prefetch_factor,
                     first_batch=first_batch,
                 )

@@ -149,6 +149,11 @@ class WindowDataset(Dataset[Any]):
         self._content = content
         self._num_samples = num_samples
 
+    @property
+    def reads_whole_batches(self) -> bool:
+        """Whether `read` returns when all of a window has been read, not when that has begun."""
+        return self._content != "samples"
+
     def __len__(self) -> int:
         """Return the number of samples of an epoch over all ranks."""
         return self._num_samples
