@@ -21,11 +21,9 @@ from dataset_rt_torch.shared_memory import full_for, is_full
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import numpy.typing as npt
-
     from dataset_rt.records import CachedSample
     from dataset_rt_torch.windows import Window
-    from dataset_rt_torch.worker import ReadWindow, WindowSamples
+    from dataset_rt_torch.worker import ReadWindow, StackedArray, WindowSamples
 
 _GOLDEN_RATIO = 0.6180339887498949
 
@@ -191,15 +189,21 @@ class TimedSamples:
             yield sample
 
 
-def tensors_of(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, torch.Tensor]:
-    """Return tensors over the memory of arrays.
+def tensors_of(arrays: Iterable[StackedArray]) -> dict[str, torch.Tensor]:
+    """Return tensors over the memory of stacked arrays.
+
+    Types are looked up in torch, which has some that NumPy lacks, such as bfloat16.
 
     Example:
         >>> import numpy as np
-        >>> tensors_of({"label": np.array([3, 1])})
-        {'label': tensor([3, 1])}
+        >>> tensors_of([("label", "int16", [2, 1], np.array([3, 0, 1, 0], np.uint8), None)])
+        {'label': tensor([[3],
+                [1]], dtype=torch.int16)}
     """
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return {
+        name: torch.from_numpy(data).view(getattr(torch, dtype_name)).view(shape)
+        for name, dtype_name, shape, data, _lengths in arrays
+    }
 
 
 def rng_of_position(seed: int, position: int) -> np.random.Generator:
