@@ -4,11 +4,12 @@ import multiprocessing
 
 import pytest
 
-from dataset_rt_bench.cases import loader
+from dataset_rt_bench.cases import cold, loader
 from dataset_rt_bench.cases.contender import Case, Contender, Delivery
 from dataset_rt_bench.cases.draw import DRAWS_PER_RUN
 from dataset_rt_bench.cases.open import OPENS_PER_RUN
 from dataset_rt_bench.cases.registry import CASES
+from dataset_rt_bench.page_cache import files_below, resident_bytes
 from dataset_rt_bench.peers.catalogue import PEERS
 from dataset_rt_bench.session import run_case
 from dataset_rt_bench.unavailable import UnavailableError
@@ -95,6 +96,24 @@ def test_runs_of_a_shuffled_case_read_the_same_records_again(workspace: Workspac
     contender.run()
     assert contender.delivery() == first
     contender.teardown()
+
+
+@pytest.mark.parametrize("case", [cold.ITERATE_CASE, cold.BATCH_CASE], ids=lambda case: case.name)
+def test_cold_files_are_cold_whoever_read_them_before(case: Case, workspace: Workspace) -> None:
+    workload = Workload(record_bytes=64 << 10, num_records=300)
+    files = [*files_below(workspace.cache(workload)), workspace.memmap(workload)]
+    contenders = set_up(case, workload, workspace)
+    if len(contenders) < len(case.contenders):
+        pytest.skip("the page cache of this file system cannot be emptied")
+    # Everyone comes after everyone else.
+    for contender in (*contenders.values(), *reversed(contenders.values())):
+        contender.prepare()
+        own = files[-1:] if contender is contenders["parallel pread"] else files[:-1]
+        assert sum(map(resident_bytes, own)) < workload.payload_bytes // 20
+        contender.run()
+        contender.finish()
+    for contender in contenders.values():
+        contender.teardown()
 
 
 def test_writing_leaves_nothing_behind(workspace: Workspace) -> None:

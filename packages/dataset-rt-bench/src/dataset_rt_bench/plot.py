@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES: Final = (".png", ".svg", ".pdf")
-OWN_COLOR: Final = "#c1272d"
+OWN_COLOR: Final = "black"
 
 
 class PlotError(RuntimeError):
@@ -89,7 +89,7 @@ def _subtitle(document: Mapping[str, Any]) -> str:
     environment = document["environment"]
     return (
         f"{environment['processor']}, {environment['usable_cpus']} CPUs, warm page cache, "
-        f"medians of {document['repeats']} repeats; dataset_rt verifies checksums"
+        f"medians of {document['repeats']} interleaved runs; dataset_rt verifies checksums"
     )
 
 
@@ -102,7 +102,9 @@ def _figure(curves: Mapping[str, Curve], subtitle: str) -> "Figure":
             'hint: install it with `pip install "dataset-rt-bench[plot]"`'
         ) from error
     figure: Figure = figure_module.Figure(figsize=(11, 5.4), layout="constrained")
-    figure.suptitle(f"Samples with metadata, shuffled, one by one\n{subtitle}", fontsize=10)
+    figure.suptitle(
+        f"Shuffled samples with metadata, one by one (dashed: not so)\n{subtitle}", fontsize=10
+    )
     left, right = figure.subplots(1, 2)
     for name, curve in curves.items():
         style = _style(name)

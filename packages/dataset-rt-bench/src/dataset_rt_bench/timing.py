@@ -93,6 +93,7 @@ def measure(contenders: Mapping[str, Contender], repeats: int) -> list[Measureme
         if contender.delivery is not None:
             deliveries[name] = contender.delivery()
         facts[name] = contender.facts()
+        contender.finish()
     _require_equal(deliveries)
 
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
@@ -106,6 +107,7 @@ def measure(contenders: Mapping[str, Contender], repeats: int) -> list[Measureme
             began = time.perf_counter()
             handled = contender.run()
             seconds[name].append(time.perf_counter() - began)
+            contender.finish()
             if handled != items[name]:
                 raise UnequalWorkError(
                     f"contender {name!r} handled {handled} items in repeat {repeat}, "

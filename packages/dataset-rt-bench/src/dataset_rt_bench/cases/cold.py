@@ -21,7 +21,11 @@ IN_FLIGHT: Final = 64
 
 
 class ColdDataset:
-    """A dataset whose files leave the page cache each time before it is read."""
+    """A dataset that is opened for one run, after its files have left the page cache.
+
+    Pages that are mapped stay in the page cache. So the dataset is closed as soon as a run is
+    over, for another one reads the same files.
+    """
 
     def __init__(self, workspace: Workspace, workload: Workload, backend: str) -> None:
         """Find out whether the files can be put out of the page cache at all."""
@@ -30,24 +34,29 @@ class ColdDataset:
         self.backend = backend
         self.files = page_cache.files_below(workspace.cache(workload))
         page_cache.require_droppable(self.files)
-        self.dataset = self._open()
+        self.opened: drt.CachedDataset | None = None
 
-    def cool(self) -> None:
-        """Close the dataset, because pages that are mapped stay, drop its files and open it."""
+    def open(self) -> None:
+        """Drop the files and open the dataset, which reads no more than a manifest."""
         self.close()
         page_cache.drop(self.files)
-        self.dataset = self._open()
-
-    def close(self) -> None:
-        """Close the dataset."""
-        self.dataset.close()
-
-    def _open(self) -> drt.CachedDataset:
-        dataset = self.workspace.dataset(
+        self.opened = self.workspace.dataset(
             self.workload, backend=self.backend, prefetch_size=IN_FLIGHT
         )
-        dataset.set_epoch_len(min(COLD_READS, self.workload.num_records))
-        return dataset
+        self.opened.set_epoch_len(min(COLD_READS, self.workload.num_records))
+
+    @property
+    def dataset(self) -> drt.CachedDataset:
+        """The dataset, which must be open."""
+        if self.opened is None:
+            raise RuntimeError("the dataset is not open")
+        return self.opened
+
+    def close(self) -> None:
+        """Close the dataset, if it is open."""
+        if self.opened is not None:
+            self.opened.close()
+            self.opened = None
 
 
 def samples(workspace: Workspace, workload: Workload, backend: str) -> Contender:
@@ -61,10 +70,10 @@ def samples(workspace: Workspace, workload: Workload, backend: str) -> Contender
         return count
 
     def delivery() -> Delivery:
-        cold.cool()
+        cold.open()
         return Delivery.of(sample.data for sample in cold.dataset)
 
-    return Contender(run, delivery, prepare=cold.cool, teardown=cold.close)
+    return Contender(run, delivery, prepare=cold.open, finish=cold.close, teardown=cold.close)
 
 
 def batches(workspace: Workspace, workload: Workload, backend: str) -> Contender:
@@ -78,12 +87,12 @@ def batches(workspace: Workspace, workload: Workload, backend: str) -> Contender
         return count
 
     def delivery() -> Delivery:
-        cold.cool()
+        cold.open()
         return Delivery.of(
             data for batch in cold.dataset.iter_batches(BATCH_SIZE) for data in batch.data
         )
 
-    return Contender(run, delivery, prepare=cold.cool, teardown=cold.close)
+    return Contender(run, delivery, prepare=cold.open, finish=cold.close, teardown=cold.close)
 
 
 def parallel_pread(workspace: Workspace, workload: Workload) -> Contender:

@@ -68,6 +68,7 @@ class Contender:
         delivery: What a run hands over, found without a clock, after at least one run. None for
             a limit, which handles as many bytes, but not the bytes of these records in this order.
         prepare: Done before each run, outside the clock.
+        finish: Done after each run, outside the clock, before another contender has its turn.
         teardown: Releases what the set-up made.
         facts: What can be measured apart from time, by name; asked for once, without a clock.
     """
@@ -75,6 +76,7 @@ class Contender:
     run: Callable[[], int]
     delivery: Callable[[], Delivery] | None
     prepare: Callable[[], None] = do_nothing
+    finish: Callable[[], None] = do_nothing
     teardown: Callable[[], None] = do_nothing
     facts: Callable[[], Mapping[str, float]] = no_facts
 
