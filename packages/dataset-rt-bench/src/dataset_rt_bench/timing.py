@@ -117,6 +117,8 @@ def measure(contenders: Mapping[str, Contender], repeats: int) -> list[Measureme
 
 
 def _require_equal(deliveries: Mapping[str, Delivery]) -> None:
+    if not deliveries:
+        return
     (first_name, first), *others = deliveries.items()
     for name, delivery in others:
         if delivery != first:
