@@ -32,8 +32,16 @@ GOALS: Final = {
     ("checksums-arrays", "unverified", 100 * KIB): 0.85,
     ("cold-iterate", "parallel pread", 100 * KIB): 0.8,
     ("cold-batch", "parallel pread", 100 * KIB): 0.8,
-    ("loader", "lmdb", KIB): 1.0,
-    ("loader", "lmdb", 100 * KIB): 1.0,
+    ("loader", "numpy memmap", KIB): 0.85,
+    ("loader", "numpy memmap", 100 * KIB): 0.85,
+    ("loader", "lmdb", KIB): 1.1,
+    ("loader", "lmdb", 100 * KIB): 1.1,
+    ("loader-workers", "numpy memmap", KIB): 1.0,
+    ("loader-workers", "numpy memmap", 100 * KIB): 1.0,
+    ("loader-workers", "lmdb", KIB): 1.0,
+    ("loader-workers", "lmdb", 100 * KIB): 1.0,
+    ("loader-batches", "sample by sample", KIB): 6.0,
+    ("loader-arrays", "memcpy", 100 * KIB): 0.5,
 }
 
 # (case, payload size): the least number of items that the subject handles each second.

@@ -41,8 +41,7 @@ CASES: Final[Mapping[str, Case]] = {
         checksums.ARRAYS_CASE,
         cold.ITERATE_CASE,
         cold.BATCH_CASE,
-        loader.CASE,
-        loader.WORKERS_CASE,
+        *loader.CASES,
         sizes.CASE,
     )
 }
