@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 import dataset_rt as drt
 from dataset_rt_bench.workload import Workload
@@ -45,6 +46,17 @@ def payloads(workload: Workload) -> Iterator[memoryview]:
     for record_id in range(workload.num_records):
         start = record_id * STRIDE % span
         yield block[start : start + record_bytes]
+
+
+def row_weights(num_rows: int) -> npt.NDArray[np.float64]:
+    """Return weights of 1 and 2, as where one class of two is drawn more often.
+
+    Example:
+        >>> row_weights(5).tolist()
+        [2.0, 1.0, 1.0, 2.0, 2.0]
+    """
+    generator = np.random.default_rng(20_240_229)
+    return generator.integers(1, 3, size=num_rows).astype(np.float64)
 
 
 class BenchmarkSource:

@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import dataset_rt as drt
-from dataset_rt_bench.datagen import GENERATOR_VERSION, ArraySource, BenchmarkSource, Codec
+from dataset_rt_bench.datagen import (
+    GENERATOR_VERSION,
+    ArraySource,
+    BenchmarkSource,
+    Codec,
+    row_weights,
+)
 from dataset_rt_bench.peers import memmap as memmap_peer
 from dataset_rt_bench.peers.catalogue import LMDB, Peer
 from dataset_rt_bench.workload import Workload
@@ -37,14 +43,18 @@ class Workspace:
         return self._cache_of(BenchmarkSource(workload))
 
     def dataset(self, workload: Workload, **reader_options: object) -> drt.CachedDataset:
-        """Open the cache of the workload; shuffled by a fixed seed unless options say otherwise."""
+        """Open the cache of the workload, shuffled by weight unless options say otherwise."""
+        return _weighted(self.unweighted_dataset(workload, **reader_options))
+
+    def unweighted_dataset(self, workload: Workload, **reader_options: object) -> drt.CachedDataset:
+        """Open the cache of the workload with equal weights, for cases that are about weights."""
         return self._open(self.cache(workload), reader_options)
 
     def array_dataset(
         self, workload: Workload, codec: Codec, **reader_options: object
     ) -> drt.CachedDataset:
-        """Open a cache of arrays, each as large as a payload of the workload."""
-        return self._open(self._cache_of(ArraySource(workload, codec)), reader_options)
+        """Open a cache of arrays, each as large as a payload of the workload, in the same order."""
+        return _weighted(self._open(self._cache_of(ArraySource(workload, codec)), reader_options))
 
     def drawn_order(self, workload: Workload) -> list[int]:
         """Return the records of the first epoch of ``dataset(workload)``, for peers to read."""
@@ -108,6 +118,12 @@ class Workspace:
             write(partial)
             partial.rename(path)
         return path
+
+
+def _weighted(dataset: drt.CachedDataset) -> drt.CachedDataset:
+    if dataset.reader_config.shuffle and dataset.reader_config.replacement:
+        dataset.set_weights(row_weights(len(dataset)))
+    return dataset
 
 
 def remove(path: Path) -> None:

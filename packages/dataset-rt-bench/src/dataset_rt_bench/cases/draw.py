@@ -41,7 +41,7 @@ def _drawing(dataset: drt.CachedDataset, workload: Workload) -> Contender:
 
 def weighted(workspace: Workspace, workload: Workload) -> Contender:
     """``dataset.draws`` by weight, with replacement."""
-    dataset = workspace.dataset(workload)
+    dataset = workspace.unweighted_dataset(workload)
     dataset.set_weights(weights(workload))
     return _drawing(dataset, workload)
 

@@ -17,7 +17,7 @@ PEAK: Final = "peak bytes per row"
 
 def set_weights(workspace: Workspace, workload: Workload) -> Contender:
     """``dataset.set_weights``: checks each weight and builds the table for draws in one step."""
-    dataset = workspace.dataset(workload)
+    dataset = workspace.unweighted_dataset(workload)
     values = weights(workload)
 
     def run() -> int:
@@ -25,7 +25,7 @@ def set_weights(workspace: Workspace, workload: Workload) -> Contender:
         return workload.num_records
 
     def first_set_weights() -> None:
-        with workspace.dataset(workload) as fresh:
+        with workspace.unweighted_dataset(workload) as fresh:
             fresh.set_weights(values)
 
     return Contender(
