@@ -21,7 +21,9 @@ def test_nothing_is_measured_on_a_debug_build(
     monkeypatch: pytest.MonkeyPatch, workspace: Workspace
 ) -> None:
     monkeypatch.setattr(_core, "build_profile", "debug")
-    plan = Plan(cases=[], record_workloads=[], row_workload=row_workload(10), repeats=1)
+    plan = Plan(
+        cases=[], record_workloads=[], row_workload=row_workload(10), sweep_workloads=[], repeats=1
+    )
     with pytest.raises(DebugBuildError):
         run_plan(plan, workspace)
 

@@ -23,7 +23,10 @@ class Recorder:
         def prepare() -> None:
             self.calls.append(f"prepare {name}")
 
-        return Contender(run, lambda: Delivery.of([payload]), prepare=prepare)
+        def finish() -> None:
+            self.calls.append(f"finish {name}")
+
+        return Contender(run, lambda: Delivery.of([payload]), prepare=prepare, finish=finish)
 
     @property
     def runs(self) -> list[str]:
@@ -36,10 +39,25 @@ def test_repeats_are_interleaved_and_begin_with_another_contender_each_time() ->
     assert recorder.runs == ["a", "b", "c", *"abc", *"bca", *"cab"]
 
 
-def test_each_run_is_prepared() -> None:
+def test_each_run_is_prepared_and_finished() -> None:
     recorder = Recorder()
     measure({"a": recorder.contender("a")}, repeats=2)
-    assert recorder.calls == ["prepare a", "run a"] * 3
+    assert recorder.calls == ["prepare a", "run a", "finish a"] * 3
+
+
+def test_a_limit_is_timed_without_a_delivery() -> None:
+    contenders = {
+        "a": Contender(lambda: 2, lambda: Delivery.of([b"a", b"b"])),
+        "limit": Contender(lambda: 1, None),
+    }
+    assert [each.items for each in measure(contenders, repeats=1)] == [2, 1]
+
+
+def test_facts_are_asked_for_once() -> None:
+    answers = iter([{"peak": 1.5}])
+    contender = Contender(lambda: 1, None, facts=lambda: next(answers))
+    (measurement,) = measure({"a": contender}, repeats=3)
+    assert measurement.facts == {"peak": 1.5}
 
 
 def test_only_the_run_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +73,7 @@ def test_only_the_run_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
         spend(2.0)
         return 10
 
-    contender = Contender(run, lambda: Delivery.of([]), prepare=lambda: spend(100.0))
+    contender = Contender(run, lambda: Delivery.of([]), lambda: spend(100.0), lambda: spend(50.0))
     (measurement,) = measure({"a": contender}, repeats=2)
     assert measurement == Measurement("a", items=10, seconds=(2.0, 2.0))
 

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from dataset_rt_bench.datagen import row_weights
 from dataset_rt_bench.peers import lmdb, memmap
 from dataset_rt_bench.workload import Workload
 from dataset_rt_bench.workspace import Workspace
@@ -57,3 +59,15 @@ def test_lmdb_keeps_the_metadata(tmp_path: Path) -> None:
     _, metadata = records.sample(7)
     records.close()
     assert metadata == {"record_id": 7, "label": "class_0007", "score": 3.5}
+
+
+def test_records_are_drawn_by_weight_where_they_are_shuffled(tmp_path: Path) -> None:
+    workload = Workload(record_bytes=1, num_records=20_000)
+    workspace = Workspace(tmp_path)
+    weights = row_weights(workload.num_records)
+    drawn = weights[workspace.drawn_order(workload)]
+    heavy, light = np.count_nonzero(weights == 2), np.count_nonzero(weights == 1)
+    often, seldom = np.count_nonzero(drawn == 2), np.count_nonzero(drawn == 1)
+    assert 1.9 < (often / heavy) / (seldom / light) < 2.1
+    with workspace.dataset(workload, shuffle=False) as dataset:
+        assert dataset.draws(0, 5).tolist() == [0, 1, 2, 3, 4]

@@ -14,6 +14,7 @@ from dataset_rt import (
     CacheWriteSuccess,
     DatasetRuntime,
     InvalidRecordError,
+    _core,
     pack_arrays,
     unpack_arrays,
 )
@@ -41,7 +42,7 @@ class Images:
 
 @pytest.fixture
 def dataset_of(tmp_path: Path) -> Any:
-    def make(source: Images) -> CachedDataset:
+    def make(source: Images | OfAllTypes) -> CachedDataset:
         runtime = DatasetRuntime(num_workers=2)
         (result,) = runtime.write_cache(source, tmp_path)
         assert isinstance(result, CacheWriteSuccess)
@@ -68,6 +69,65 @@ def test_batches_are_those_of_unpacking_and_collating_by_hand(
             for name in wanted:
                 assert found[name].dtype == wanted[name].dtype
                 assert torch.equal(found[name], wanted[name])
+
+
+ALL_TYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.uint16,
+    torch.int16,
+    torch.uint32,
+    torch.int32,
+    torch.uint64,
+    torch.int64,
+    torch.float16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.bfloat16,
+]
+
+
+def expected_of(dtype: torch.dtype, number: int) -> torch.Tensor:
+    return torch.tensor([[number % 2, 1, 0], [1, 0, number % 2]]).to(dtype)
+
+
+class OfAllTypes:
+    """A source of arrays of all types, also of that which NumPy has to be taught."""
+
+    name = "types"
+
+    def __iter__(self) -> Iterator[CacheInput]:
+        for number in range(10):
+            yield CacheInput(
+                _core.pack_arrays(
+                    [
+                        (
+                            str(dtype),
+                            str(dtype).removeprefix("torch."),
+                            [2, 3],
+                            bytes(expected_of(dtype, number).view(torch.uint8).numpy()),
+                        )
+                        for dtype in ALL_TYPES
+                    ]
+                    + [("empty", "bfloat16", [0, 2], b""), ("scalar", "bfloat16", [], b"\x80\x3f")]
+                ),
+                {},
+            )
+
+
+def test_arrays_of_all_types_become_tensors_of_that_type(dataset_of: Any) -> None:
+    (batch,) = dataset_of(OfAllTypes()).to_torch_dataloader(
+        decode="arrays", shuffle=False, batch_size=10, num_workers=0
+    )
+    for dtype in ALL_TYPES:
+        found = batch[str(dtype)]
+        expected = torch.stack([expected_of(dtype, number) for number in range(10)])
+        assert found.dtype == dtype
+        assert torch.equal(found.view(torch.uint8), expected.view(torch.uint8))
+    assert (batch["empty"].dtype, batch["empty"].shape) == (torch.bfloat16, (10, 0, 2))
+    assert torch.equal(batch["scalar"], torch.ones(10, dtype=torch.bfloat16))
 
 
 def test_a_batch_outlives_the_loader_and_the_next_batches(dataset_of: Any) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from dataset_rt import CachedBatch, CachedSample, CorruptCacheError, DatasetRuntime
+from dataset_rt_torch.worker import ReadWindow, WindowDataset
 from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of, worker_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dataset_rt import CachedDataset
+    from dataset_rt_torch.windows import Window
 
 ORDERS: dict[str, dict[str, Any]] = {
     "weighted": {"shuffle": True},
@@ -322,6 +324,31 @@ def test_a_damaged_record_is_the_same_error_with_and_without_workers(
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
     assert "sample 49" in messages[0]
+    assert "sample_transform_fn" not in messages[0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"sample_transform_fn": number_of, "collate_fn": len}, {"batch_transform_fn": len}],
+    ids=["samples", "batches"],
+)
+def test_a_window_that_cannot_be_read_ahead_fails_in_its_turn(
+    dataset: CachedDataset, monkeypatch: pytest.MonkeyPatch, content: dict[str, Any]
+) -> None:
+    read_window = WindowDataset.read
+
+    def read(windows: WindowDataset, window: Window) -> ReadWindow:
+        if window.batch == 2:
+            raise OSError("no more threads")
+        return read_window(windows, window)
+
+    monkeypatch.setattr(WindowDataset, "read", read)
+    loader = dataset.to_torch_dataloader(batch_size=10, num_workers=0, prefetch_factor=4, **content)
+    iterator = iter(loader)
+    assert [next(iterator), next(iterator)] == [10, 10]
+    with pytest.raises(OSError, match="no more threads"):
+        next(iterator)
+    assert list(iterator) == [10, 10]
 
 
 @pytest.mark.parametrize("options", [{"sample_transform_fn": number_of}, {}])

@@ -114,9 +114,10 @@ def test_making_samples_is_told_from_transforming_them(clock: Clock) -> None:
     for batch in range(30):
         timed = TimedSamples(samples(), 8, batch)
         seen = []
-        for number in timed:
-            clock.turn(50)
-            seen.append(number)
+        for stretch in timed.stretches():
+            for number in stretch:
+                clock.turn(50)
+                seen.append(number)
         assert seen == list(range(8))
         assert timed.estimated_nanoseconds == 8 * 3 * 10**9
         timed_samples.add(timed._timed)

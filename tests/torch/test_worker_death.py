@@ -7,10 +7,12 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from torch.utils.data import DataLoader
 
 from dataset_rt import DatasetRtError
 from dataset_rt_torch import WorkerError, WorkerTimeoutError
@@ -109,6 +111,82 @@ def test_after_a_death_the_loader_starts_new_workers(
     poison.unlink()
     loader.set_epoch(0)
     assert flat(numbers_of(loader)) == list(range(50))
+
+
+def kill(process_id: int) -> None:
+    """Kill a process, and return after the system has told us of its death."""
+    os.kill(process_id, signal.SIGKILL)
+    os.waitid(os.P_PID, process_id, os.WEXITED | os.WNOWAIT)
+
+
+def process_of(_sample: CachedSample) -> int:
+    return os.getpid()
+
+
+def test_a_death_while_the_model_computes_is_an_error_of_the_next_batch(
+    dataset: CachedDataset,
+) -> None:
+    iterator = iter(make_loader(dataset, sample_transform_fn=process_of))
+    kill(int(next(iterator)[0]))
+    computed = sum(range(1000))
+    with pytest.raises(WorkerError, match="was killed by SIGKILL") as caught:
+        next(iterator)
+    assert computed == 499_500
+    assert caught.value.__context__ is None
+    assert list(iterator) == []
+
+
+def test_a_death_between_passes_is_an_error_of_the_next_pass(dataset: CachedDataset) -> None:
+    loader = make_loader(dataset, sample_transform_fn=process_of, persistent_workers=True)
+    workers = {int(batch[0]) for batch in loader}
+    kill(workers.pop())
+    with pytest.raises(WorkerError, match="was killed by SIGKILL"):
+        iter(loader)
+    assert workers.isdisjoint(int(batch[0]) for batch in loader)
+
+
+def test_a_death_in_one_loader_is_no_error_of_another_that_is_waited_for(
+    dataset: CachedDataset,
+) -> None:
+    broken = iter(make_loader(dataset, sample_transform_fn=process_of))
+    victim = int(next(broken)[0])
+
+    def kill_victim(sample: CachedSample) -> int:
+        if sample.metadata["number"] == 37:
+            os.kill(victim, signal.SIGKILL)
+        return number_of(sample)
+
+    whole = make_loader(dataset, sample_transform_fn=kill_victim)
+    assert flat(numbers_of(whole)) == list(range(50))
+    os.waitid(os.P_PID, victim, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(WorkerError, match="was killed by SIGKILL"):
+        next(broken)
+
+
+def test_a_death_is_an_error_in_a_thread_that_waits(dataset: CachedDataset) -> None:
+    iterator = iter(make_loader(dataset, sample_transform_fn=process_of))
+    kill(int(next(iterator)[0]))
+    with (
+        ThreadPoolExecutor(1) as threads,
+        pytest.raises(WorkerError, match="was killed by SIGKILL"),
+    ):
+        threads.submit(next, iterator).result()
+
+
+def test_torchs_own_loaders_hear_of_deaths_as_before(dataset: CachedDataset) -> None:
+    next(iter(make_loader(dataset)))
+    plain: DataLoader[int] = DataLoader(
+        range(10),  # type: ignore[arg-type]
+        num_workers=1,
+        multiprocessing_context="fork",
+        persistent_workers=True,
+    )
+    list(plain)
+    assert plain._iterator is not None
+    (worker,) = plain._iterator._workers  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="is killed by signal: Killed") as caught:
+        kill(worker.pid)
+    assert not isinstance(caught.value, WorkerError)
 
 
 def test_an_error_of_a_transform_that_looks_like_torchs_stays_itself(

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from dataset_rt_bench import __version__
 from dataset_rt_bench.cases.registry import CASES
 from dataset_rt_bench.environment import DebugBuildError
+from dataset_rt_bench.plot import PlotError, draw_report
 from dataset_rt_bench.report import to_json, to_markdown
 from dataset_rt_bench.session import Plan, run_plan
 from dataset_rt_bench.timing import DEFAULT_REPEATS
@@ -17,7 +18,9 @@ from dataset_rt_bench.workload import (
     MANY_ROWS,
     QUICK_MANY_ROWS,
     QUICK_RECORD_WORKLOADS,
+    QUICK_SWEEP_WORKLOADS,
     RECORD_WORKLOADS,
+    SWEEP_WORKLOADS,
     Workload,
     parse_workload,
     row_workload,
@@ -26,12 +29,19 @@ from dataset_rt_bench.workspace import Workspace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print its report; return the exit status.
+    """Run the benchmark, or draw an earlier report; return the exit status.
 
     Args:
         arguments: The command line without the program's name; None takes that of the process.
     """
-    options = _parser().parse_args(arguments)
+    if arguments is None:
+        arguments = sys.argv[1:]
+    if arguments[:1] == ["plot"]:
+        return _plot(arguments[1:])
+    return _measure(_parser().parse_args(arguments))
+
+
+def _measure(options: argparse.Namespace) -> int:
     plan = Plan(
         cases=[CASES[name] for name in options.cases],
         record_workloads=options.sizes
@@ -39,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         row_workload=row_workload(
             options.rows or (QUICK_MANY_ROWS if options.quick else MANY_ROWS)
         ),
+        sweep_workloads=options.sizes
+        or (QUICK_SWEEP_WORKLOADS if options.quick else SWEEP_WORKLOADS),
         repeats=options.repeats,
     )
     with ExitStack() as stack:
@@ -50,9 +62,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except DebugBuildError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-    sys.stdout.write(to_markdown(session))
+    markdown = to_markdown(session)
+    sys.stdout.write(markdown)
+    if options.markdown is not None:
+        options.markdown.write_text(markdown, encoding="utf-8")
     if options.json is not None:
         options.json.write_text(to_json(session), encoding="utf-8")
+    return 0
+
+
+def _plot(arguments: Sequence[str]) -> int:
+    options = _plot_parser().parse_args(arguments)
+    try:
+        draw_report(options.report, options.image)
+    except PlotError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -63,8 +88,9 @@ def _print_progress(title: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dataset-rt-bench",
-        description="Measure DatasetRT side by side with a NumPy memmap and LMDB on this machine.",
-        epilog="Figures are ratios between contenders of one run; seconds differ between machines.",
+        description="Measure DatasetRT side by side with what people use instead of it.",
+        epilog="Figures are ratios between contenders of one run; seconds differ between machines. "
+        "`dataset-rt-bench plot REPORT IMAGE` draws a JSON report of the case `sizes`.",
     )
     parser.add_argument(
         "--quick", action="store_true", help="use small data: a first impression in a minute"
@@ -82,7 +108,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         type=_workload,
         metavar="SIZE",
-        help="payload size x records, such as 1KiBx200000, for the cases about record size",
+        help="payload size x records, such as 1KiBx200000, for the cases about record size "
+        "and for the case `sizes`",
     )
     parser.add_argument(
         "--rows",
@@ -97,6 +124,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="timed runs of each contender (default: %(default)s)",
     )
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="also write the printed report to a file"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all times as JSON")
     parser.add_argument(
         "--directory",
@@ -105,6 +135,16 @@ def _parser() -> argparse.ArgumentParser:
         help="work here and keep prepared data for the next run (default: a temporary directory)",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _plot_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dataset-rt-bench plot",
+        description="Draw throughput against record size, from a JSON report of the case `sizes`.",
+    )
+    parser.add_argument("report", type=Path, help="what `--json` wrote")
+    parser.add_argument("image", type=Path, help="the file to draw to: .png, .svg or .pdf")
     return parser
 
 

@@ -1,10 +1,12 @@
 """Makes the records that every contender is given: the same bytes in every run, at little cost."""
 
+import pickle
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 import dataset_rt as drt
 from dataset_rt_bench.workload import Workload
@@ -46,6 +48,17 @@ def payloads(workload: Workload) -> Iterator[memoryview]:
         yield block[start : start + record_bytes]
 
 
+def row_weights(num_rows: int) -> npt.NDArray[np.float64]:
+    """Return weights of 1 and 2, as where one class of two is drawn more often.
+
+    Example:
+        >>> row_weights(5).tolist()
+        [2.0, 1.0, 1.0, 2.0, 2.0]
+    """
+    generator = np.random.default_rng(20_240_229)
+    return generator.integers(1, 3, size=num_rows).astype(np.float64)
+
+
 class BenchmarkSource:
     """The records of a workload as a cache source, with an int, a str and a float column.
 
@@ -76,3 +89,39 @@ class BenchmarkSource:
                     "score": record_id * 0.5,
                 },
             )
+
+
+Codec = Literal["pack_arrays", "pickle"]
+"""How a dictionary of arrays becomes a payload."""
+
+
+class ArraySource:
+    """Images of one size with their labels as a cache source: each a dictionary of arrays.
+
+    Example:
+        >>> record = next(iter(ArraySource(Workload(8, 1), "pickle")))
+        >>> sorted(pickle.loads(record.data))
+        ['image', 'label']
+    """
+
+    def __init__(self, workload: Workload, codec: Codec) -> None:
+        """Remember which arrays to make, and how they are encoded."""
+        self.workload = workload
+        self.codec = codec
+        self.name = f"arrays-{codec}-{workload.slug}-v{GENERATOR_VERSION}"
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return self.workload.num_records
+
+    def __iter__(self) -> Iterator[drt.CacheInput]:
+        """Yield each image with its label, and no metadata."""
+        for record_id, payload in enumerate(payloads(self.workload)):
+            arrays = {
+                "image": np.frombuffer(payload, dtype=np.uint8),
+                "label": np.array(record_id),
+            }
+            if self.codec == "pack_arrays":
+                yield drt.CacheInput(drt.pack_arrays(arrays), {})
+            else:
+                yield drt.CacheInput(pickle.dumps(arrays, protocol=5), {})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from dataset_rt import _core
+from dataset_rt_bench.peers.catalogue import LIBRARIES
 
 PACKAGES: Final = ("dataset-rt-core", "dataset-rt-torch", "torch", "numpy", "lmdb", "polars")
 
@@ -68,6 +69,11 @@ def describe(directory: Path) -> Environment:
         versions={
             "python": platform.python_version(),
             **{package: version(package) for package in PACKAGES},
+            **{
+                peer.distribution: installed
+                for peer in LIBRARIES
+                if (installed := peer.installed_version()) is not None
+            },
         },
         operating_system=f"{platform.system()} {platform.release()}",
         processor=_processor(),

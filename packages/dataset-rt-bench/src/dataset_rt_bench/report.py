@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from dataset_rt_bench.goals import goal
+from dataset_rt_bench.goals import fact_limit, goal, rate_goal
 from dataset_rt_bench.session import Outcome, Session
 from dataset_rt_bench.timing import Measurement, ratio
 
-JSON_VERSION: Final = 1
+JSON_VERSION: Final = 2
 
 
 def to_markdown(session: Session) -> str:
@@ -62,16 +62,28 @@ def _load(value: float | None) -> str:
 
 def _outcome_lines(outcome: Outcome) -> list[str]:
     case, workload = outcome.case, outcome.workload
-    columns = ["contender", *_rate_columns(outcome), "ratio", "range", "goal"]
-    return [
+    lines = [
         f"### {case.name}, {workload.title}",
         "",
         f"{case.question[:1].upper()}{case.question[1:]}.",
-        "",
-        _row(columns),
-        _row(["---", *["---:"] * (len(columns) - 1)]),
-        *(_row(cells) for cells in _contender_cells(outcome)),
     ]
+    if outcome.measurements:
+        facts = _fact_names(outcome)
+        columns = ["contender", *_rate_columns(outcome), *facts, "ratio", "range", "goal"]
+        lines += [
+            "",
+            _row(columns),
+            _row(["---", *["---:"] * (len(columns) - 1)]),
+            *(_row(cells) for cells in _contender_cells(outcome, facts)),
+        ]
+    if outcome.skipped:
+        reasons = (f"{name} ({reason})" for name, reason in outcome.skipped.items())
+        lines += ["", f"Skipped: {'; '.join(reasons)}."]
+    return lines
+
+
+def _fact_names(outcome: Outcome) -> list[str]:
+    return list(dict.fromkeys(fact for each in outcome.measurements for fact in each.facts))
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -80,7 +92,7 @@ def _row(cells: Iterable[str]) -> str:
 
 def _moves_bytes(outcome: Outcome) -> bool:
     """Whether bytes per second say anything: not where payloads are tiny on purpose."""
-    return outcome.case.scale == "record_size"
+    return outcome.case.scale != "row_count"
 
 
 def _rate_columns(outcome: Outcome) -> list[str]:
@@ -88,24 +100,44 @@ def _rate_columns(outcome: Outcome) -> list[str]:
     return [rate, "MB/s"] if _moves_bytes(outcome) else [rate]
 
 
-def _contender_cells(outcome: Outcome) -> Iterator[list[str]]:
+def _contender_cells(outcome: Outcome, facts: list[str]) -> Iterator[list[str]]:
     for measurement in outcome.measurements:
         rate = measurement.items_per_second
         cells = [measurement.contender, f"{rate:,.0f}"]
         if _moves_bytes(outcome):
             cells.append(f"{rate * outcome.workload.record_bytes / 1e6:,.0f}")
+        cells += [
+            f"{measurement.facts[fact]:,.1f}" if fact in measurement.facts else "" for fact in facts
+        ]
         yield cells + _ratio_cells(outcome, measurement)
 
 
 def _ratio_cells(outcome: Outcome, measurement: Measurement) -> list[str]:
     if measurement.contender == outcome.case.subject:
-        return ["", "", ""]
+        return ["", "", _verdict_on_subject(outcome)]
     found = ratio(outcome.subject, measurement)
     wanted = goal(outcome.case.name, measurement.contender, outcome.workload.record_bytes)
     verdict = ""
     if wanted is not None:
-        verdict = f"{wanted:.2f} {'met' if found.of_medians >= wanted else 'MISSED'}"
+        verdict = f"{wanted:.2f} {_met(found.of_medians >= wanted)}"
     return [f"{found.of_medians:.2f}", f"{found.lowest:.2f} to {found.highest:.2f}", verdict]
+
+
+def _verdict_on_subject(outcome: Outcome) -> str:
+    case, subject = outcome.case.name, outcome.subject
+    verdicts = []
+    wanted = rate_goal(case, outcome.workload.record_bytes)
+    if wanted is not None:
+        verdicts.append(f"{wanted:,.0f}/s {_met(subject.items_per_second >= wanted)}")
+    for fact, value in subject.facts.items():
+        limit = fact_limit(case, fact)
+        if limit is not None:
+            verdicts.append(f"at most {limit:g} {fact} {_met(value <= limit)}")
+    return ", ".join(verdicts)
+
+
+def _met(is_met: bool) -> str:
+    return "met" if is_met else "MISSED"
 
 
 def _outcome_document(outcome: Outcome) -> dict[str, Any]:
@@ -119,6 +151,7 @@ def _outcome_document(outcome: Outcome) -> dict[str, Any]:
         "contenders": [
             _contender_document(outcome, measurement) for measurement in outcome.measurements
         ],
+        "skipped": dict(outcome.skipped),
     }
 
 
@@ -128,6 +161,7 @@ def _contender_document(outcome: Outcome, measurement: Measurement) -> dict[str,
         "items": measurement.items,
         "seconds": list(measurement.seconds),
         "median_seconds": measurement.median_seconds,
+        "facts": dict(measurement.facts),
     }
     if measurement.contender != outcome.case.subject:
         document["ratio"] = asdict(ratio(outcome.subject, measurement))

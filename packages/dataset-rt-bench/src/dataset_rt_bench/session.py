@@ -1,23 +1,32 @@
 """Runs the chosen cases on the chosen workloads and collects their measurements."""
 
 import gc
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from dataset_rt_bench.cases.contender import Case, Contender
+from dataset_rt_bench.cases.contender import Case, Contender, Scale
 from dataset_rt_bench.environment import Environment, describe, load_average, require_release_build
 from dataset_rt_bench.timing import Measurement, measure
+from dataset_rt_bench.unavailable import UnavailableError
 from dataset_rt_bench.workload import Workload
 from dataset_rt_bench.workspace import Workspace
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The measurements of one case on one workload, one per contender."""
+    """The measurements of one case on one workload, one per contender.
+
+    Attributes:
+        case: What was asked.
+        workload: How much was handled.
+        measurements: Of each contender that took part.
+        skipped: Why the others did not, by name.
+    """
 
     case: Case
     workload: Workload
     measurements: list[Measurement]
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def subject(self) -> Measurement:
@@ -52,23 +61,24 @@ class Plan:
         cases: Which cases.
         record_workloads: For cases that differ in record size.
         row_workload: For cases that differ in the number of rows.
+        sweep_workloads: For cases that go through many record sizes.
         repeats: How many timed runs of each contender.
     """
 
     cases: Sequence[Case]
     record_workloads: Sequence[Workload]
     row_workload: Workload
+    sweep_workloads: Sequence[Workload]
     repeats: int
 
     def steps(self) -> list[tuple[Case, Workload]]:
         """Return each case with each of its workloads."""
-        return [
-            (case, workload)
-            for case in self.cases
-            for workload in (
-                self.record_workloads if case.scale == "record_size" else [self.row_workload]
-            )
-        ]
+        workloads: dict[Scale, Sequence[Workload]] = {
+            "record_size": self.record_workloads,
+            "row_count": [self.row_workload],
+            "size_sweep": self.sweep_workloads,
+        }
+        return [(case, workload) for case in self.cases for workload in workloads[case.scale]]
 
 
 def run_plan(
@@ -91,19 +101,25 @@ def run_plan(
     steps = plan.steps()
     for number, (case, workload) in enumerate(steps, start=1):
         report_progress(f"[{number}/{len(steps)}] {case.name}, {workload.title}")
-        outcomes.append(Outcome(case, workload, run_case(case, workload, workspace, plan.repeats)))
+        outcomes.append(run_case(case, workload, workspace, plan.repeats))
     return Session(environment, plan.repeats, outcomes, load_average())
 
 
-def run_case(
-    case: Case, workload: Workload, workspace: Workspace, repeats: int
-) -> list[Measurement]:
-    """Set up all contenders of a case, measure them side by side, and tear them down."""
+def run_case(case: Case, workload: Workload, workspace: Workspace, repeats: int) -> Outcome:
+    """Set up all contenders of a case, measure them side by side, and tear them down.
+
+    Contenders that are not available are left out, and named in the outcome with the reason.
+    """
     contenders: dict[str, Contender] = {}
+    skipped: dict[str, str] = {}
     try:
         for name, set_up in case.contenders.items():
-            contenders[name] = set_up(workspace, workload)
-        return measure(contenders, repeats)
+            try:
+                contenders[name] = set_up(workspace, workload)
+            except UnavailableError as error:
+                skipped[name] = str(error)
+        measurements = measure(contenders, repeats) if case.subject in contenders else []
+        return Outcome(case, workload, measurements, skipped)
     finally:
         for contender in contenders.values():
             contender.teardown()

@@ -3,7 +3,7 @@
 import gc
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
@@ -28,6 +28,7 @@ class Measurement:
     contender: str
     items: int
     seconds: tuple[float, ...]
+    facts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def median_seconds(self) -> float:
@@ -85,10 +86,14 @@ def measure(contenders: Mapping[str, Contender], repeats: int) -> list[Measureme
         raise ValueError(f"repeats is {repeats}, expected at least 1")
     items = {}
     deliveries = {}
+    facts = {}
     for name, contender in contenders.items():
         contender.prepare()
         items[name] = contender.run()
-        deliveries[name] = contender.delivery()
+        if contender.delivery is not None:
+            deliveries[name] = contender.delivery()
+        facts[name] = contender.facts()
+        contender.finish()
     _require_equal(deliveries)
 
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
@@ -102,15 +107,18 @@ def measure(contenders: Mapping[str, Contender], repeats: int) -> list[Measureme
             began = time.perf_counter()
             handled = contender.run()
             seconds[name].append(time.perf_counter() - began)
+            contender.finish()
             if handled != items[name]:
                 raise UnequalWorkError(
                     f"contender {name!r} handled {handled} items in repeat {repeat}, "
                     f"expected {items[name]} as in its first run"
                 )
-    return [Measurement(name, items[name], tuple(seconds[name])) for name in names]
+    return [Measurement(name, items[name], tuple(seconds[name]), facts[name]) for name in names]
 
 
 def _require_equal(deliveries: Mapping[str, Delivery]) -> None:
+    if not deliveries:
+        return
     (first_name, first), *others = deliveries.items()
     for name, delivery in others:
         if delivery != first:

@@ -46,6 +46,21 @@ class Workload:
 RECORD_WORKLOADS: Final = (Workload(1 << 10, 200_000), Workload(100 << 10, 20_000))
 QUICK_RECORD_WORKLOADS: Final = (Workload(1 << 10, 20_000), Workload(100 << 10, 1_000))
 
+# The sweep over record sizes, for the plot: more bytes each than the caches of a CPU hold.
+SWEEP_WORKLOADS: Final = (
+    Workload(1 << 10, 100_000),
+    Workload(4 << 10, 50_000),
+    Workload(16 << 10, 16_000),
+    Workload(64 << 10, 4_000),
+    Workload(256 << 10, 1_000),
+    Workload(1 << 20, 256),
+)
+QUICK_SWEEP_WORKLOADS: Final = (
+    Workload(1 << 10, 2_000),
+    Workload(16 << 10, 1_000),
+    Workload(256 << 10, 100),
+)
+
 # The cases about many rows (open, draw) have payloads so small that only the number of rows counts.
 ROW_PAYLOAD_BYTES: Final = 8
 FEW_ROWS: Final = 1_000

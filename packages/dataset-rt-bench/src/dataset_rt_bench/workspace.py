@@ -3,11 +3,18 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import dataset_rt as drt
-from dataset_rt_bench.datagen import GENERATOR_VERSION, BenchmarkSource
-from dataset_rt_bench.peers import lmdb as lmdb_peer
+from dataset_rt_bench.datagen import (
+    GENERATOR_VERSION,
+    ArraySource,
+    BenchmarkSource,
+    Codec,
+    row_weights,
+)
 from dataset_rt_bench.peers import memmap as memmap_peer
+from dataset_rt_bench.peers.catalogue import LMDB, Peer
 from dataset_rt_bench.workload import Workload
 
 ORDER_SEED = 7
@@ -33,17 +40,21 @@ class Workspace:
 
     def cache(self, workload: Workload) -> Path:
         """Return the path of a DatasetRT cache of the workload."""
-        (result,) = self.runtime.write_cache(BenchmarkSource(workload), self.directory / "caches")
-        match result:
-            case drt.CacheWriteSuccess(path=path):
-                return path
-            case failure:
-                raise RuntimeError(f"cannot prepare {workload.title}: {failure.message}")
+        return self._cache_of(BenchmarkSource(workload))
 
     def dataset(self, workload: Workload, **reader_options: object) -> drt.CachedDataset:
-        """Open the cache of the workload; shuffled by a fixed seed unless options say otherwise."""
-        reader_config = drt.ReaderConfig.model_validate({"seed": ORDER_SEED, **reader_options})
-        return self.runtime.cached_dataset([self.cache(workload)], reader_config=reader_config)
+        """Open the cache of the workload, shuffled by weight unless options say otherwise."""
+        return _weighted(self.unweighted_dataset(workload, **reader_options))
+
+    def unweighted_dataset(self, workload: Workload, **reader_options: object) -> drt.CachedDataset:
+        """Open the cache of the workload with equal weights, for cases that are about weights."""
+        return self._open(self.cache(workload), reader_options)
+
+    def array_dataset(
+        self, workload: Workload, codec: Codec, **reader_options: object
+    ) -> drt.CachedDataset:
+        """Open a cache of arrays, each as large as a payload of the workload, in the same order."""
+        return _weighted(self._open(self._cache_of(ArraySource(workload, codec)), reader_options))
 
     def drawn_order(self, workload: Workload) -> list[int]:
         """Return the records of the first epoch of ``dataset(workload)``, for peers to read."""
@@ -61,16 +72,41 @@ class Workspace:
 
     def lmdb(self, workload: Workload) -> Path:
         """Return the path of an LMDB environment."""
+        return self._peer_path(LMDB, workload)
 
-        def write(path: Path) -> None:
-            lmdb_peer.write(path, BenchmarkSource(workload), workload)
+    def peer(self, peer: Peer, workload: Workload) -> Any:  # noqa: ANN401 - the peer's own class
+        """Open the records of the workload in the format of a peer.
 
-        return self._written_once("lmdb", workload, write)
+        Raises:
+            UnavailableError: Its library is not installed.
+        """
+        module = peer.load()
+        return module.open_records(self._peer_path(peer, workload), workload)
 
     @property
     def scratch_directory(self) -> Path:
         """Where output goes that is thrown away; each case has a directory of its own in it."""
         return self.directory / "scratch"
+
+    def _cache_of(self, source: BenchmarkSource | ArraySource) -> Path:
+        (result,) = self.runtime.write_cache(source, self.directory / "caches")
+        match result:
+            case drt.CacheWriteSuccess(path=path):
+                return path
+            case failure:
+                raise RuntimeError(f"cannot prepare {source.name}: {failure.message}")
+
+    def _open(self, path: Path, reader_options: dict[str, object]) -> drt.CachedDataset:
+        reader_config = drt.ReaderConfig.model_validate({"seed": ORDER_SEED, **reader_options})
+        return self.runtime.cached_dataset([path], reader_config=reader_config)
+
+    def _peer_path(self, peer: Peer, workload: Workload) -> Path:
+        module = peer.load()
+
+        def write(path: Path) -> None:
+            module.write(path, BenchmarkSource(workload), workload)
+
+        return self._written_once(peer.module, workload, write)
 
     def _written_once(self, kind: str, workload: Workload, write: Callable[[Path], None]) -> Path:
         """Write under a temporary name and rename, so that what exists is complete."""
@@ -82,6 +118,12 @@ class Workspace:
             write(partial)
             partial.rename(path)
         return path
+
+
+def _weighted(dataset: drt.CachedDataset) -> drt.CachedDataset:
+    if dataset.reader_config.shuffle and dataset.reader_config.replacement:
+        dataset.set_weights(row_weights(len(dataset)))
+    return dataset
 
 
 def remove(path: Path) -> None:

@@ -1,10 +1,11 @@
 """Cache preprocessed records once, and draw from them by weight, in exact and resumable order."""
 
+import typing as _typing
+
 from dataset_rt import build_profile as _build_profile
 from dataset_rt._core import __version__
 from dataset_rt.arrays import pack_arrays, unpack_arrays
 from dataset_rt.batch import CachedBatch
-from dataset_rt.config import ReaderConfig, ShardCompression, WriterConfig, WriterProfilerConfig
 from dataset_rt.dataset import CachedDataset
 from dataset_rt.exceptions import (
     BuilderProcessError,
@@ -46,6 +47,20 @@ from dataset_rt.results import (
 )
 from dataset_rt.runtime import DatasetRuntime
 from dataset_rt.sources import CacheSource
+
+if _typing.TYPE_CHECKING:
+    from dataset_rt.config import (
+        ReaderConfig,
+        ShardCompression,
+        WriterConfig,
+        WriterProfilerConfig,
+    )
+else:
+    # They need pydantic, a good part of the import, and loading workers do without them.
+    from dataset_rt import deferred as _deferred
+
+    __getattr__ = _deferred.load
+    __dir__ = _deferred.names
 
 __all__ = [
     "BuilderProcessError",

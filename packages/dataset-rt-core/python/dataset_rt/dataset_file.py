@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataset_rt import arguments
-from dataset_rt.config import ReaderConfig
 from dataset_rt.exceptions import CacheIOError, CachePermissionError, ConfigError, CorruptCacheError
 from dataset_rt.records import CacheInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from dataset_rt.config import ReaderConfig
 
 FILE_FORMAT = "dataset_rt.dataset"
 FILE_VERSION = 1
@@ -92,6 +93,8 @@ def read_description(path: Path) -> DatasetDescription:
         CacheIOError: The file cannot be read.
         ConfigError: The file is not one that ``dump_config`` wrote.
     """
+    from dataset_rt.config import ReaderConfig  # noqa: PLC0415 - pydantic is slow to import
+
     with _readable_errors("read", path):
         text = path.read_bytes()
     try:

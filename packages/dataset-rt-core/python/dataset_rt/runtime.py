@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from dataset_rt import _core, arguments
-from dataset_rt.builder_processes import write_in_processes
 from dataset_rt.building import BuildPlan, failure, prepare_base, reclaim_useless, write_all
-from dataset_rt.config import ReaderConfig, WriterConfig
 from dataset_rt.dataset import CachedDataset
 from dataset_rt.exceptions import DatasetRtError
 from dataset_rt.maintenance import CacheVerification, Damage
@@ -26,11 +24,11 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
+    from dataset_rt.config import ReaderConfig, WriterConfig
     from dataset_rt.results import CacheSourcesDatasetResult, CacheWriteResult
     from dataset_rt.sources import CacheSource
 
 _MAX_THREADS = 1024
-_Config = TypeVar("_Config", ReaderConfig, WriterConfig)
 
 
 class DatasetRuntime:
@@ -109,7 +107,7 @@ class DatasetRuntime:
             >>> result.source_name, result.path.name
             ('squares', 'squares')
         """
-        config = _or_default("writer_config", writer_config, WriterConfig)
+        config = _writer_config(writer_config)
         base_path = arguments.path("path", path)
         named_sources = normalize_sources(sources)
         if config.profiler.enabled and config.profiler.path is not None:
@@ -120,7 +118,10 @@ class DatasetRuntime:
                 plan = BuildPlan(base_path, config, self.num_workers)
                 outcomes = write_all(plan, named_sources, progress)
             else:
-                outcomes = write_in_processes(
+                # multiprocessing is slow to import, and rarely needed
+                from dataset_rt import builder_processes  # noqa: PLC0415
+
+                outcomes = builder_processes.write_in_processes(
                     base_path, config, self.num_workers, named_sources, progress
                 )
         reclaim_useless(base_path)
@@ -166,7 +167,7 @@ class DatasetRuntime:
             ...         print([int(sample.data) for sample in dataset])
             [0, 1, 4, 9, 16, 25, 36, 49, 64, 81]
         """
-        config = _or_default("reader_config", reader_config, ReaderConfig)
+        config = _reader_config(reader_config)
         return CachedDataset._open(  # noqa: SLF001 - the constructor is not for users
             arguments.paths("paths", paths), self._pool, config
         )
@@ -213,7 +214,7 @@ class DatasetRuntime:
             ...             print(failure.message)
             10
         """
-        reader = _or_default("reader_config", reader_config, ReaderConfig)
+        reader = _reader_config(reader_config)
         results = self.write_cache(sources, path, writer_config=writer_config)
         failures = [result for result in results if isinstance(result, CacheWriteError)]
         if failures:
@@ -281,15 +282,27 @@ class DatasetRuntime:
         if not isinstance(result, CacheWriteSuccess):
             return result
         try:
-            reader_config = ReaderConfig(validate_cache=True)
-            CachedDataset._open([str(result.path)], self._pool, reader_config).close()  # noqa: SLF001 - same
+            checking = _reader_config(None).model_copy(update={"validate_cache": True})
+            CachedDataset._open([str(result.path)], self._pool, checking).close()  # noqa: SLF001 - same
         except Exception as error:  # noqa: BLE001 - whatever is wrong is the result
             return failure(result.source_name, error)
         return result
 
 
-def _or_default(name: str, config: object, expected: type[_Config]) -> _Config:
-    if config is None:
-        return expected()
-    arguments.instance(name, config, expected)
-    return cast("_Config", config)
+# The configurations are imported when they are needed, as pydantic is slow to import.
+
+
+def _reader_config(given: object) -> ReaderConfig:
+    from dataset_rt.config import ReaderConfig  # noqa: PLC0415 - as above
+
+    config = ReaderConfig() if given is None else given
+    arguments.instance("reader_config", config, ReaderConfig)
+    return cast("ReaderConfig", config)
+
+
+def _writer_config(given: object) -> WriterConfig:
+    from dataset_rt.config import WriterConfig  # noqa: PLC0415 - as above
+
+    config = WriterConfig() if given is None else given
+    arguments.instance("writer_config", config, WriterConfig)
+    return cast("WriterConfig", config)

@@ -21,10 +21,9 @@ from dataset_rt_torch.shared_memory import full_for, is_full
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import numpy.typing as npt
-
+    from dataset_rt.records import CachedSample
     from dataset_rt_torch.windows import Window
-    from dataset_rt_torch.worker import ReadWindow, WindowSamples
+    from dataset_rt_torch.worker import ReadWindow, StackedArray, WindowSamples
 
 _GOLDEN_RATIO = 0.6180339887498949
 
@@ -121,24 +120,33 @@ class Collation:
         """Return the transformed samples, and the nanoseconds that making samples took of it."""
         if isinstance(transform, ByValue):
             transform = transform.function
-        given = self._given
+        if self._given:
+            transform = _with_arguments(transform, self._given, window)
         transformed: list[Any] = []
+        append = transformed.append
         timed = TimedSamples(samples, len(window), window.batch)
-        for position, sample in enumerate(timed, window.start):
-            try:
-                if given:
-                    transformed.append(transform(sample, **_arguments_of(given, window, position)))
-                else:
-                    transformed.append(transform(sample))
-            except Exception as error:
-                _explain(
-                    error,
-                    f"sample_transform_fn failed on sample (cache_id={sample.cache_id}, "
-                    f"sample_id={sample.sample_id}) at stream position {position}",
-                )
-                if isinstance(error, StopIteration):
-                    raise _as_transform_error(error) from error
+        sample: CachedSample | None = None
+        try:
+            for stretch in timed.stretches():
+                # These few lines run once per sample. Whatever more they did would cost as much
+                # as a small transform.
+                for sample in stretch:
+                    append(transform(sample))
+                    # The next one is then made in the memory of this one.
+                    sample = None  # noqa: PLW2901
+        except Exception as error:
+            if sample is None:
+                # It could not be read.
                 raise
+            _explain(
+                error,
+                f"sample_transform_fn failed on sample (cache_id={sample.cache_id}, "
+                f"sample_id={sample.sample_id}) at stream position "
+                f"{window.start + len(transformed)}",
+            )
+            if isinstance(error, StopIteration):
+                raise _as_transform_error(error) from error
+            raise
         return transformed, timed.estimated_nanoseconds
 
 
@@ -162,12 +170,12 @@ class TimedSamples:
         self._timed = int((batch + 1) * _GOLDEN_RATIO % 1 * num_samples)
         self._nanoseconds = 0
 
-    def __iter__(self) -> Iterator[Any]:
-        """Return an iterator over all samples."""
+    def stretches(self) -> Iterator[Iterator[Any]]:
+        """Yield the samples before the timed one, that one, and those after it."""
         samples = iter(self._samples)
-        return itertools.chain(
-            itertools.islice(samples, self._timed), self._one_timed(samples), samples
-        )
+        yield itertools.islice(samples, self._timed)
+        yield self._one_timed(samples)
+        yield samples
 
     @property
     def estimated_nanoseconds(self) -> int:
@@ -181,15 +189,21 @@ class TimedSamples:
             yield sample
 
 
-def tensors_of(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, torch.Tensor]:
-    """Return tensors over the memory of arrays.
+def tensors_of(arrays: Iterable[StackedArray]) -> dict[str, torch.Tensor]:
+    """Return tensors over the memory of stacked arrays.
+
+    Types are looked up in torch, which has some that NumPy lacks, such as bfloat16.
 
     Example:
         >>> import numpy as np
-        >>> tensors_of({"label": np.array([3, 1])})
-        {'label': tensor([3, 1])}
+        >>> tensors_of([("label", "int16", [2, 1], np.array([3, 0, 1, 0], np.uint8), None)])
+        {'label': tensor([[3],
+                [1]], dtype=torch.int16)}
     """
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return {
+        name: torch.from_numpy(data).view(getattr(torch, dtype_name)).view(shape)
+        for name, dtype_name, shape, data, _lengths in arrays
+    }
 
 
 def rng_of_position(seed: int, position: int) -> np.random.Generator:
@@ -233,13 +247,25 @@ def parameters_given(function: Callable[..., Any]) -> frozenset[str]:
     )
 
 
-def _arguments_of(given: frozenset[str], window: Window, position: int) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
-    if "rng" in given:
-        arguments["rng"] = rng_of_position(window.seed, position)
-    if "is_padding" in given:
-        arguments["is_padding"] = position >= window.padding_from
-    return arguments
+def _with_arguments(
+    transform: Callable[..., Any], given: frozenset[str], window: Window
+) -> Callable[[CachedSample], Any]:
+    """Return a function that gives a transform what it takes beside the samples of a window.
+
+    It has to be called with all of them, in order.
+    """
+    positions = itertools.count(window.start)
+
+    def transform_next(sample: CachedSample) -> Any:  # noqa: ANN401
+        position = next(positions)
+        arguments: dict[str, Any] = {}
+        if "rng" in given:
+            arguments["rng"] = rng_of_position(window.seed, position)
+        if "is_padding" in given:
+            arguments["is_padding"] = position >= window.padding_from
+        return transform(sample, **arguments)
+
+    return transform_next
 
 
 def _called(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dataset_rt_torch.delivery import DeliveredBatch
     from dataset_rt_torch.readahead import ReadAhead
     from dataset_rt_torch.stats import PassTimes
+    from dataset_rt_torch.worker_signals import WatchedWorkers
 
 
 def keep_until_gone(owner: object, batches: Iterator[Any]) -> weakref.finalize[Any, Any]:
@@ -71,6 +72,7 @@ class LoaderIterator:
         *,
         num_batches: int,
         read_ahead: ReadAhead | None,
+        workers: WatchedWorkers | None,
         timeout_seconds: float,
         when_broken: Callable[[], None],
     ) -> None:
@@ -82,6 +84,7 @@ class LoaderIterator:
             times: Where to add up times.
             num_batches: Batches of a whole epoch.
             read_ahead: The windows of a loader without workers, None with workers.
+            workers: The workers of a loader that has some.
             timeout_seconds: How long torch waits for a batch; 0 for ever.
             when_broken: Called when torch itself fails, as it does when a worker dies.
         """
@@ -92,6 +95,7 @@ class LoaderIterator:
         self._received = progress.next_batch
         self._num_batches = num_batches
         self._read_ahead = read_ahead
+        self._workers = workers
         self._timeout_seconds = timeout_seconds
         self._when_broken = when_broken
         self._is_superseded = False
@@ -117,13 +121,17 @@ class LoaderIterator:
         explanation = None
         asked = time.perf_counter_ns()
         try:
-            delivered: DeliveredBatch = next(self._batches)
+            delivered: DeliveredBatch = (
+                next(self._batches)
+                if self._workers is None
+                else self._workers.next_batch(self._batches)
+            )
         except StopIteration:
             self._times.add_wait(asked)
             self._end()
             raise
         except Exception as error:
-            if self._read_ahead is not None:
+            if self._workers is None:
                 raise
             explanation = explained(error, self._batches, self._timeout_seconds)
             self._end()

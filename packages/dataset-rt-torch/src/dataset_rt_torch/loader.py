@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
@@ -24,9 +25,12 @@ from dataset_rt_torch.stats import LoaderStats, PassTimes
 from dataset_rt_torch.windows import WindowSampler
 from dataset_rt_torch.worker import OpenSnapshot, WindowDataset, content_of
 from dataset_rt_torch.worker_death import (
+    explained,
+    has_dead_worker,
     refuse_to_start_in_a_starting_worker,
     starting_workers,
 )
+from dataset_rt_torch.worker_signals import WatchedWorkers, watching_new_workers
 from dataset_rt_torch.workers import WorkerStart
 
 if TYPE_CHECKING:
@@ -230,6 +234,7 @@ class CachedDataLoader(DataLoader[Any]):
 
         Raises:
             ConfigError: A process group exists that did not when the loader was made.
+            WorkerError: A persistent worker died since the last pass.
         """
         began = time.perf_counter_ns()
         check_still_holds(self._options.topology)
@@ -250,16 +255,19 @@ class CachedDataLoader(DataLoader[Any]):
                 ReadAhead(
                     windows,
                     self._windows.read,
+                    takes_time=self._windows.reads_whole_batches,
                     depth=self._options.prefetch_factor,
                     first_batch=first_batch,
                 )
             )
             return made[-1]
 
+        self._refuse_dead_workers()
         self._sampler.move_to(epoch, first_batch)
         with (
             self._sampler.passing(read_ahead if self.num_workers == 0 else None),
             starting_workers(inherit_from_here=self._options.starts_workers_itself),
+            watching_new_workers() if self.num_workers > 0 else nullcontext(),
         ):
             batches = super().__iter__()
         if self.persistent_workers and self._keeper is None:
@@ -278,6 +286,7 @@ class CachedDataLoader(DataLoader[Any]):
             self._times,
             num_batches=len(self),
             read_ahead=made[-1] if made else None,
+            workers=WatchedWorkers(batches) if self.num_workers > 0 else None,
             timeout_seconds=self.timeout,
             when_broken=self._discard_workers,
         )
@@ -444,6 +453,19 @@ class CachedDataLoader(DataLoader[Any]):
         self._windows.reseed(seed, self._options)
         self._sampler.seed = seed
         self.seed = seed
+
+    def _refuse_dead_workers(self) -> None:
+        """Say why a persistent worker died since the last pass, as torch would wait for it."""
+        explanation = None
+        if self._iterator is not None and has_dead_worker(self._iterator):
+            explanation = explained(RuntimeError(), self._iterator, 0)
+        if explanation is not None:
+            self._discard_workers()
+            try:
+                raise explanation
+            finally:
+                # Its traceback holds this frame.
+                del explanation
 
     def _discard_workers(self) -> None:
         """Drop persistent workers; the next pass starts new ones."""

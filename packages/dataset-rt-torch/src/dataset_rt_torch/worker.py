@@ -6,10 +6,11 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from torch.utils.data import Dataset, get_worker_info
 
+from dataset_rt import _core
 from dataset_rt.batch import CachedBatch
 from dataset_rt_torch.failures import BatchFailure
 from dataset_rt_torch.readahead import PendingWindow
@@ -17,9 +18,9 @@ from dataset_rt_torch.readahead import PendingWindow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     import numpy.typing as npt
 
-    from dataset_rt import _core
     from dataset_rt.records import CachedSample
     from dataset_rt_torch.options import LoaderOptions
     from dataset_rt_torch.snapshot import Snapshot
@@ -45,6 +46,12 @@ class WindowSamples:
         return list(self.native)
 
 
+StackedArray: TypeAlias = (
+    "tuple[str, str, list[int], npt.NDArray[np.uint8], npt.NDArray[np.int64] | None]"
+)
+"""Name, name of the type, shape and bytes of an array, and lengths, which only padding needs."""
+
+
 @dataclass(slots=True)
 class ReadWindow:
     """A window with what is in it.
@@ -56,7 +63,7 @@ class ReadWindow:
     """
 
     window: Window
-    content: WindowSamples | CachedBatch | dict[str, npt.NDArray[Any]]
+    content: WindowSamples | CachedBatch | list[StackedArray]
     read_nanoseconds: int = 0
 
 
@@ -149,6 +156,11 @@ class WindowDataset(Dataset[Any]):
         self._content = content
         self._num_samples = num_samples
 
+    @property
+    def reads_whole_batches(self) -> bool:
+        """Whether `read` returns when all of a window has been read, not when that has begun."""
+        return self._content != "samples"
+
     def __len__(self) -> int:
         """Return the number of samples of an epoch over all ranks."""
         return self._num_samples
@@ -183,8 +195,9 @@ class WindowDataset(Dataset[Any]):
             batch = native.batch_of_window(
                 window.start, window.stop, window.padding_from, gathers=not stacks
             )
-            read_batch = CachedBatch(batch)
-            return ReadWindow(window, read_batch.arrays() if stacks else read_batch)
+            return ReadWindow(
+                window, _core.stack_arrays(batch, None) if stacks else CachedBatch(batch)
+            )
         # Reading begins now; the samples are made where they are used, as that takes the
         # interpreter's lock.
         return ReadWindow(window, WindowSamples(native.iter_window(window.start, window.stop)))

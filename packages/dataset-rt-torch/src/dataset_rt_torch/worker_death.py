@@ -37,6 +37,11 @@ class WorkerTimeoutError(WorkerError, TimeoutError):
     """No batch came from the loading workers within ``timeout`` seconds."""
 
 
+def has_dead_worker(batches: Any) -> bool:  # noqa: ANN401
+    """Return whether a worker of torch's iterator has ended, and not because it was told to."""
+    return any(worker.exitcode not in (None, 0) for worker in getattr(batches, "_workers", ()))
+
+
 def explained(error: Exception, batches: Any, timeout_seconds: float) -> WorkerError | None:  # noqa: ANN401
     """Return what to raise in place of what torch raised; None where that says all.
 

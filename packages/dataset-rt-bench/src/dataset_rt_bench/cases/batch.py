@@ -4,7 +4,9 @@ from typing import Final
 
 import numpy as np
 
+from dataset_rt_bench.cases import peer_reads
 from dataset_rt_bench.cases.contender import Case, Contender, Delivery
+from dataset_rt_bench.copying import ParallelCopy
 from dataset_rt_bench.peers import memmap as memmap_peer
 from dataset_rt_bench.workload import Workload
 from dataset_rt_bench.workspace import Workspace
@@ -12,15 +14,15 @@ from dataset_rt_bench.workspace import Workspace
 BATCH_SIZE: Final = 256
 
 
-def dataset_rt(workspace: Workspace, workload: Workload) -> Contender:
+def dataset_rt(workspace: Workspace, workload: Workload, **reader_options: object) -> Contender:
     """``dataset.iter_batches(256)``: payloads in one buffer, checksums verified."""
-    dataset = workspace.dataset(workload)
+    dataset = workspace.dataset(workload, **reader_options)
     start = dataset.state_dict()
 
     def run() -> int:
         count = 0
         for batch in dataset.iter_batches(BATCH_SIZE):
-            count += len(batch)
+            count += len(batch.offsets) - 1
         return count
 
     def rewind() -> None:
@@ -28,8 +30,10 @@ def dataset_rt(workspace: Workspace, workload: Workload) -> Contender:
 
     def delivery() -> Delivery:
         rewind()
-        return Delivery.of(
-            data for batch in dataset.iter_batches(BATCH_SIZE) for data in batch.data
+        return Delivery.of_first(
+            batch.buffer[start:stop].data
+            for batch in dataset.iter_batches(BATCH_SIZE)
+            for start, stop in zip(batch.offsets[:-1], batch.offsets[1:], strict=True)
         )
 
     return Contender(run, delivery, prepare=rewind, teardown=dataset.close)
@@ -47,7 +51,26 @@ def numpy_fancy_index(workspace: Workspace, workload: Workload) -> Contender:
             count += len(records[rows])
         return count
 
-    return Contender(run, lambda: Delivery.of(row for rows in batches for row in records[rows]))
+    def delivery() -> Delivery:
+        return Delivery.of_first(row for rows in batches for row in records[rows])
+
+    return Contender(run, delivery)
+
+
+def memcpy(workspace: Workspace, workload: Workload) -> Contender:
+    """Copy as many bytes, a batch at a time, in as many threads as DatasetRT has: the limit."""
+    mapped = memmap_peer.map_records(workspace.memmap(workload), workload)
+    copy = ParallelCopy(
+        memmap_peer.plain_array(mapped).reshape(-1),
+        piece_bytes=min(BATCH_SIZE, workload.num_records) * workload.record_bytes,
+        num_threads=workspace.runtime.num_workers,
+    )
+
+    def run() -> int:
+        copy.run()
+        return workload.num_records
+
+    return Contender(run, delivery=None, teardown=copy.close)
 
 
 CASE = Case(
@@ -56,5 +79,10 @@ CASE = Case(
     item="samples",
     scale="record_size",
     subject="dataset_rt",
-    contenders={"dataset_rt": dataset_rt, "numpy fancy index": numpy_fancy_index},
+    contenders={
+        "dataset_rt": dataset_rt,
+        "memcpy": memcpy,
+        "numpy fancy index": numpy_fancy_index,
+        **peer_reads.in_batches(BATCH_SIZE),
+    },
 )

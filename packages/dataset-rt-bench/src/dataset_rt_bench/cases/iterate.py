@@ -1,17 +1,15 @@
 """Iterate: whole shuffled samples, one by one."""
 
-from collections.abc import Iterator
-
+from dataset_rt_bench.cases import peer_reads
 from dataset_rt_bench.cases.contender import Case, Contender, Delivery
 from dataset_rt_bench.peers import memmap as memmap_peer
-from dataset_rt_bench.peers.lmdb import LmdbRecords
 from dataset_rt_bench.workload import Workload
 from dataset_rt_bench.workspace import Workspace
 
 
-def dataset_rt(workspace: Workspace, workload: Workload) -> Contender:
+def dataset_rt(workspace: Workspace, workload: Workload, **reader_options: object) -> Contender:
     """``for sample in dataset``: payload and metadata, checksums verified."""
-    dataset = workspace.dataset(workload)
+    dataset = workspace.dataset(workload, **reader_options)
     start = dataset.state_dict()
 
     def run() -> int:
@@ -25,7 +23,7 @@ def dataset_rt(workspace: Workspace, workload: Workload) -> Contender:
 
     def delivery() -> Delivery:
         rewind()
-        return Delivery.of(sample.data for sample in dataset)
+        return Delivery.of_first(sample.data for sample in dataset)
 
     return Contender(run, delivery, prepare=rewind, teardown=dataset.close)
 
@@ -42,7 +40,7 @@ def numpy_memmap(workspace: Workspace, workload: Workload) -> Contender:
             count += 1
         return count
 
-    return Contender(run, lambda: Delivery.of(bytes(mapped[index]) for index in order))
+    return Contender(run, lambda: Delivery.of_first(bytes(mapped[index]) for index in order))
 
 
 def numpy_array(workspace: Workspace, workload: Workload) -> Contender:
@@ -57,26 +55,7 @@ def numpy_array(workspace: Workspace, workload: Workload) -> Contender:
             count += 1
         return count
 
-    return Contender(run, lambda: Delivery.of(records[index].tobytes() for index in order))
-
-
-def lmdb(workspace: Workspace, workload: Workload) -> Contender:
-    """Get each record from LMDB in one read transaction: payload and metadata, no checksums."""
-    records = LmdbRecords(workspace.lmdb(workload), workload.record_bytes)
-    order = workspace.drawn_order(workload)
-
-    def run() -> int:
-        read_sample = records.sample
-        count = 0
-        for index in order:
-            read_sample(index)
-            count += 1
-        return count
-
-    def payloads() -> Iterator[bytes]:
-        return (records.payload(index) for index in order)
-
-    return Contender(run, lambda: Delivery.of(payloads()), teardown=records.close)
+    return Contender(run, lambda: Delivery.of_first(records[index].tobytes() for index in order))
 
 
 CASE = Case(
@@ -89,6 +68,6 @@ CASE = Case(
         "dataset_rt": dataset_rt,
         "numpy array": numpy_array,
         "numpy memmap": numpy_memmap,
-        "lmdb": lmdb,
+        **peer_reads.iterated(),
     },
 )

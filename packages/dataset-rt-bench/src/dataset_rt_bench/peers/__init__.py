@@ -1,1 +1,1 @@
-"""What people would write by hand instead: a NumPy memmap, and an LMDB environment."""
+"""What people would use instead: a memory map or LMDB by hand, and the libraries of others."""

@@ -1,22 +1,19 @@
 """An LMDB environment with one value per record, as a person would write it."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import lmdb
 
 import dataset_rt as drt
+from dataset_rt_bench.peers.packing import HEADER, pack, unpack
+from dataset_rt_bench.peers.records import Sample
 from dataset_rt_bench.workload import Workload
-
-Metadata = dict[str, int | str | float]
 
 KEY: Final = struct.Struct(">Q")
 """Big-endian, so that the order of keys is the order of records and appending is allowed."""
-
-HEADER: Final = struct.Struct("<qdH")
-"""record_id, score and the length of the label, which follows; the payload is the rest."""
 
 ZERO_COPY_FROM_BYTES: Final = 16 << 10
 """From this payload size on, LMDB is asked for a buffer: one copy then instead of two.
@@ -37,14 +34,16 @@ def write(path: Path, records: Iterable[drt.CacheInput], workload: Workload) -> 
         lmdb.open(str(path), map_size=map_size) as environment,
         environment.begin(write=True) as transaction,
     ):
-        put, pack_key, pack_header = transaction.put, KEY.pack, HEADER.pack
+        put, pack_key = transaction.put, KEY.pack
         for record in records:
-            metadata: Any = record.metadata
-            label = metadata["label"].encode()
-            header = pack_header(metadata["record_id"], metadata["score"], len(label))
-            put(pack_key(count), b"".join((header, label, record.data)), append=True)
+            put(pack_key(count), pack(record), append=True)
             count += 1
     return count
+
+
+def open_records(path: Path, workload: Workload) -> "LmdbRecords":
+    """Open an environment for reading."""
+    return LmdbRecords(path, workload.record_bytes)
 
 
 class LmdbRecords:
@@ -66,9 +65,10 @@ class LmdbRecords:
         payload = value[HEADER.size + label_bytes :]
         return bytes(payload) if self.zero_copy else payload
 
-    def sample(self, index: int) -> tuple[bytes, Metadata]:
+    def sample(self, index: int) -> Sample:
         """Return payload and metadata of one record."""
         value = self.transaction.get(KEY.pack(index))
+        # As ``unpack`` does it, but in place: one more call for each record would be felt here.
         record_id, score, label_bytes = HEADER.unpack_from(value)
         start = HEADER.size + label_bytes
         label = str(value[HEADER.size : start], "utf-8")
@@ -76,6 +76,14 @@ class LmdbRecords:
         if self.zero_copy:
             payload = bytes(payload)
         return payload, {"record_id": record_id, "label": label, "score": score}
+
+    def samples(self, indices: Sequence[int]) -> Iterator[Sample]:
+        """Iterate over records by number."""
+        return map(self.sample, indices)
+
+    def in_order(self) -> Iterator[Sample]:
+        """Iterate over all records with a cursor."""
+        return map(unpack, self.transaction.cursor().iternext(keys=False, values=True))
 
     def close(self) -> None:
         """Close the transaction and the environment."""
