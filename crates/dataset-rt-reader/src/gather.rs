@@ -17,6 +17,8 @@ pub(crate) const PARALLEL_BYTES: usize = 1 << 20;
 pub(crate) const TASK_BYTES: usize = 256 << 10;
 /// What is larger than this leaves the caches of the processor before anybody reads it.
 const CACHED_BYTES: usize = 8 << 20;
+/// Entries of an index that are loaded at once before they are read.
+const PREFETCHED_ENTRIES: usize = 1 << 10;
 /// While one record is copied, the one after the next is on its way from memory.
 const RECORDS_AHEAD: usize = 2;
 
@@ -60,10 +62,19 @@ impl Located {
         caches: &CacheSet,
         records: &[RecordNumber],
     ) -> Result<Vec<Self>, StoreError> {
+        Self::prefetch(caches, records);
         records
             .iter()
             .map(|&record| Self::find(caches, record))
             .collect()
+    }
+
+    /// Starts loading what `find` will read for each of these records.
+    pub(crate) fn prefetch(caches: &CacheSet, records: &[RecordNumber]) {
+        for &record in records.iter().take(PREFETCHED_ENTRIES) {
+            let placed = caches.place(record);
+            placed.cache.prefetch_location(placed.sample);
+        }
     }
 
     /// Calls `visit` with each record and its number, while records behind it are being loaded.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dataset_rt_store::{Destination, Value};
 
@@ -89,6 +90,7 @@ pub(crate) struct Chunk {
     contents: Arc<Contents>,
     next: usize,
     error: Option<ReaderError>,
+    duration: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +122,7 @@ enum Stored {
 impl Chunk {
     /// Finds, verifies and decodes the samples at these positions.
     pub(crate) fn prepare(view: &View, start: u64, stop: u64) -> Self {
+        let began = Instant::now();
         let mut contents = Contents {
             columns: view.caches.columns().len(),
             ..Contents::default()
@@ -129,7 +132,18 @@ impl Chunk {
             contents: Arc::new(contents),
             next: 0,
             error,
+            duration: began.elapsed(),
         }
+    }
+
+    /// Number of samples.
+    pub(crate) fn len(&self) -> u32 {
+        u32::try_from(self.contents.entries.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How long it took to prepare it.
+    pub(crate) fn duration(&self) -> Duration {
+        self.duration
     }
 
     /// The next sample.
@@ -158,6 +172,7 @@ impl Contents {
         let records = view.records_of_rows(&rows)?;
         let mut located = Vec::with_capacity(records.len());
         let mut found = Ok(());
+        Located::prefetch(caches, &records);
         for record in records {
             match Located::find(caches, record) {
                 Ok(record) => located.push(record),
@@ -168,6 +183,7 @@ impl Contents {
                 }
             }
         }
+        self.prefetch_metadata(caches, &located);
         self.entries.reserve_exact(located.len());
         self.values.reserve_exact(located.len() * self.columns);
         let small = located
@@ -177,6 +193,23 @@ impl Contents {
         self.copies.reserve_exact(small.sum());
         Located::visit_all(caches, &located, |_, located| self.add(view, *located))?;
         found
+    }
+
+    /// Starts loading the metadata of all these samples, as far as its batches were read before.
+    fn prefetch_metadata(&self, caches: &CacheSet, located: &[Located]) {
+        if self.columns == 0 {
+            return;
+        }
+        let known_rows = || {
+            located.iter().filter_map(|located| {
+                located
+                    .cache(caches)
+                    .metadata()
+                    .known_row(located.location.sample())
+            })
+        };
+        known_rows().for_each(|row| row.prefetch());
+        known_rows().for_each(|row| row.prefetch_text());
     }
 
     fn add(&mut self, view: &View, located: Located) -> Result<(), ReaderError> {

@@ -110,6 +110,14 @@ impl Cache {
         &self.metadata
     }
 
+    /// Starts loading what `locate` will read for a sample; one that does not exist is ignored.
+    #[inline]
+    pub fn prefetch_location(&self, sample: u64) {
+        if sample < self.len() {
+            self.index.prefetch(sample);
+        }
+    }
+
     /// Finds a record without reading its payload.
     #[inline]
     pub fn locate(&self, sample: u64) -> Result<Location, StoreError> {

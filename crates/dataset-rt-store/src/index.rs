@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::blocks::VerifiedMap;
 use crate::error::StoreError;
 use crate::format::{ADDRESS_BYTES, CHECKSUM_BYTES};
-use crate::mmap::Map;
+use crate::mmap::{Map, prefetch};
 
 /// Addresses and checksums of the records of one cache.
 #[derive(Debug)]
@@ -66,6 +66,26 @@ impl Index {
         };
         self.file.map().check()?;
         Ok(entry)
+    }
+
+    /// Starts loading the entry of a sample below `samples`, to be read a little later.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the file is mapped, so its offsets fit"
+    )]
+    pub(crate) fn prefetch(&self, sample: u64) {
+        let list_bytes = (self.samples + 1) * ADDRESS_BYTES;
+        let lists = if self.is_compressed { 2 } else { 1 };
+        let address = (sample * ADDRESS_BYTES) as usize;
+        let checksum = (lists * list_bytes + sample * CHECKSUM_BYTES) as usize;
+        let file = self.file.map().bytes();
+        prefetch(&file[address..address + 1]);
+        prefetch(&file[checksum..checksum + 1]);
+        if self.is_compressed {
+            let payload_address = list_bytes as usize + address;
+            prefetch(&file[payload_address..payload_address + 1]);
+        }
     }
 
     /// The addresses at one place of the file and behind it.

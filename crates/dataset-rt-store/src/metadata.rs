@@ -1,6 +1,7 @@
 //! The metadata table of an open cache: mapped, and decoded batch by batch at first touch.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
@@ -20,6 +21,7 @@ use crate::column::{Column, ColumnType, TextOffsets, Value};
 use crate::error::StoreError;
 use crate::format::METADATA_BATCH_ROWS;
 use crate::metadata_builder::{arrow_schema_of, stored_schema_of};
+use crate::mmap::prefetch;
 
 /// The last bytes of every Arrow IPC file.
 const CLOSING_MAGIC: &[u8] = b"ARROW1";
@@ -143,6 +145,25 @@ impl Metadata {
         debug_assert!(sample < self.samples);
         let batch = self.batch(sample as usize / METADATA_BATCH_ROWS)?;
         Ok(MetadataRow {
+            metadata: self,
+            batch,
+            row: sample as usize % METADATA_BATCH_ROWS,
+        })
+    }
+
+    /// The values of one sample, if their batch was read before.
+    #[inline]
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the table is mapped, so its rows fit"
+    )]
+    pub fn known_row(&self, sample: u64) -> Option<MetadataRow<'_>> {
+        let batch = self
+            .batches
+            .get(sample as usize / METADATA_BATCH_ROWS)?
+            .get()?;
+        Some(MetadataRow {
             metadata: self,
             batch,
             row: sample as usize % METADATA_BATCH_ROWS,
@@ -299,6 +320,38 @@ pub struct MetadataRow<'a> {
 }
 
 impl<'a> MetadataRow<'a> {
+    /// Starts loading all values, to be read a little later; of text, where it lies.
+    #[inline]
+    pub fn prefetch(&self) {
+        for column in &self.batch.columns {
+            match column {
+                TypedColumn::Null => {}
+                TypedColumn::Boolean(array) => {
+                    let byte = (array.offset() + self.row) / 8;
+                    prefetch_element(array.values().values(), byte);
+                }
+                TypedColumn::Integer(array) => prefetch_element(array.values(), self.row),
+                TypedColumn::Float(array) => prefetch_element(array.values(), self.row),
+                TypedColumn::String(array) => prefetch_element(array.value_offsets(), self.row),
+                TypedColumn::LargeString(array) => {
+                    prefetch_element(array.value_offsets(), self.row);
+                }
+            }
+        }
+    }
+
+    /// Starts loading the text of all columns of text, once `prefetch` has done its part.
+    #[inline]
+    pub fn prefetch_text(&self) {
+        for column in &self.batch.columns {
+            match column {
+                TypedColumn::String(array) => prefetch_text(array, self.row),
+                TypedColumn::LargeString(array) => prefetch_text(array, self.row),
+                _ => {}
+            }
+        }
+    }
+
     /// The value in one column, by its number.
     ///
     /// Text is checked each time: the file may have been cut short since its batch was decoded, and
@@ -332,6 +385,21 @@ impl<'a> MetadataRow<'a> {
                 ),
             },
         }
+    }
+}
+
+#[inline]
+fn prefetch_element<T>(values: &[T], element: usize) {
+    if let Some(element) = values.get(element) {
+        prefetch(slice::from_ref(element));
+    }
+}
+
+#[inline]
+fn prefetch_text<O: OffsetSizeTrait>(array: &GenericStringArray<O>, row: usize) {
+    let start = array.value_offsets()[row].to_usize();
+    if let Some(start) = start.filter(|&start| start < array.value_data().len()) {
+        prefetch(&array.value_data()[start..=start]);
     }
 }
 

@@ -145,19 +145,19 @@ impl Drop for MapInner {
 /// Bytes of a cache line, the unit in which the processor moves memory.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// Asks the processor to bring bytes into its cache that are going to be read soon.
+/// Asks the processor to bring values into its cache that are going to be read soon.
 ///
 /// Records lie anywhere in a map, so the processor cannot guess where the next one is.
 #[inline]
-pub(crate) fn prefetch(bytes: &[u8]) {
+pub(crate) fn prefetch<T>(values: &[T]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for line in bytes.chunks(LINE_BYTES) {
+    for line in (0..size_of_val(values)).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads no value and never faults; the address lies in a live slice.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        // SAFETY: the address lies in a live slice, and a prefetch reads no value and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().byte_add(line).cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = bytes;
+    let _ = values;
 }
 
 /// One cache line of a destination.
