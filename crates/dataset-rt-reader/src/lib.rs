@@ -20,6 +20,7 @@ mod gather;
 mod huge;
 mod metadata_table;
 mod options;
+mod pace;
 mod parallel;
 mod pool;
 mod prepared;

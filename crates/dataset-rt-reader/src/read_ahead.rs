@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::batch::Batch;
 use crate::error::ReaderError;
 use crate::gather::PARALLEL_BYTES;
+use crate::pace::Pace;
 use crate::prepared::{Chunk, Prepared};
 use crate::task::Task;
 use crate::view::View;
@@ -20,14 +21,6 @@ use crate::view::View;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// A chunk of this many bytes is worth waking a thread, so smaller ones are not made to employ more.
 const HANDED_OUT_BYTES: u64 = 128 << 10;
-/// If all that may be prepared ahead takes less than this, the consumer had better do it itself.
-const WORTH_WAKING_BYTES: u64 = 256 << 10;
-/// Samples that a consumer prepares at first.
-const FIRST_SAMPLES: u64 = 8;
-/// A small sample takes longer than this if it does not come from memory.
-const SLOW_SAMPLE: Duration = Duration::from_micros(10);
-/// So many quick chunks in a row say that samples come from memory again.
-const QUICK_CHUNKS: u32 = 8;
 /// No more than this is prepared ahead of the consumer.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// Chunks of so few samples are prepared by the consumer itself, where it would have to wait.
@@ -146,53 +139,6 @@ pub struct SampleReadAhead {
     pace: Pace,
 }
 
-/// Who prepares small samples: the consumer, as long as they come from memory, which takes less time
-/// than handing them over from thread to thread; the pool, once they come from somewhere slower.
-#[derive(Debug)]
-struct Pace {
-    reads_here: bool,
-    /// Whether there is a choice.
-    may_change: bool,
-    /// Samples that the consumer prepares next; few until it is known how long they take.
-    samples: u64,
-    /// Chunks in a row that speak for the other way.
-    contrary_chunks: u32,
-}
-
-impl Pace {
-    fn new(window_bytes: u64) -> Self {
-        let is_small = window_bytes < WORTH_WAKING_BYTES;
-        Self {
-            reads_here: is_small,
-            may_change: is_small,
-            samples: FIRST_SAMPLES,
-            contrary_chunks: 0,
-        }
-    }
-
-    /// Learns how long a chunk took.
-    fn observe(&mut self, chunk: &Chunk, most_samples: u64) {
-        let is_slow = chunk.duration() > SLOW_SAMPLE.saturating_mul(chunk.len().max(1));
-        if self.reads_here {
-            self.samples = if is_slow {
-                FIRST_SAMPLES
-            } else {
-                most_samples.min(self.samples.saturating_mul(2))
-            };
-        }
-        if !self.may_change || is_slow != self.reads_here {
-            self.contrary_chunks = 0;
-            return;
-        }
-        self.contrary_chunks += 1;
-        let enough = if self.reads_here { 2 } else { QUICK_CHUNKS };
-        if self.contrary_chunks >= enough {
-            self.reads_here = !self.reads_here;
-            self.contrary_chunks = 0;
-        }
-    }
-}
-
 impl SampleReadAhead {
     /// Starts at `start`; nothing is read before the first step.
     #[must_use]
@@ -216,14 +162,13 @@ impl SampleReadAhead {
             stop,
             chunk_samples,
             chunks_ahead,
-            pace: Pace::new(window.saturating_mul(record_bytes)),
+            pace: Pace::new(window.saturating_mul(record_bytes), chunk_samples),
         }
     }
 
     /// Lets the pool begin before the first step asks for a sample, and leaves all of it to the pool.
     pub fn begin(&mut self) -> Result<(), ReaderError> {
-        self.pace.reads_here = false;
-        self.pace.may_change = false;
+        self.pace.leave_to_pool();
         self.ask_ahead()
     }
 
@@ -265,7 +210,7 @@ impl SampleReadAhead {
             self.ask_ahead()?;
             match self.queue.take()? {
                 Some(chunk) => {
-                    self.pace.observe(&chunk, self.chunk_samples);
+                    self.pace.observe(chunk.len(), chunk.duration());
                     self.current = chunk;
                     self.ask_ahead()?;
                 }
@@ -279,13 +224,14 @@ impl SampleReadAhead {
     /// What no pool thread has begun after a while is prepared by the caller: on a busy machine
     /// that takes less time than waiting for one.
     pub fn wait(&mut self, timeout: Duration) {
-        if self.pace.reads_here && self.queue.len() == 0 {
+        if self.pace.reads_here() && self.queue.len() == 0 {
             let stop = self
                 .stop
-                .min(self.position.saturating_add(self.pace.samples));
+                .min(self.position.saturating_add(self.pace.samples()));
             self.current = Chunk::prepare(&self.view, self.position, stop);
             self.asked = stop;
-            self.pace.observe(&self.current, self.chunk_samples);
+            self.pace
+                .observe(self.current.len(), self.current.duration());
             return;
         }
         if self.chunk_samples <= HELPED_SAMPLES {
@@ -297,7 +243,7 @@ impl SampleReadAhead {
 
     fn ask_ahead(&mut self) -> Result<(), ReaderError> {
         let is_asked_for =
-            |queue: &Queue<Chunk>| !self.pace.reads_here && queue.len() < self.chunks_ahead;
+            |queue: &Queue<Chunk>| !self.pace.reads_here() && queue.len() < self.chunks_ahead;
         while self.asked < self.stop && is_asked_for(&self.queue) {
             let start = self.asked;
             let stop = start.saturating_add(self.chunk_samples).min(self.stop);

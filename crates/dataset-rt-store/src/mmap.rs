@@ -167,41 +167,38 @@ struct Line([u8; LINE_BYTES]);
 /// Copies past the caches of the processor: a destination that is larger than they are need not be
 /// read into them first, which saves a third of the traffic to memory.
 ///
-/// Such stores are not ordered with others; dropping this orders them.
-pub(crate) struct StreamingCopy(());
+/// Such stores are not ordered with others; dropping this orders them. A processor without AVX
+/// copies as usual.
+pub(crate) struct StreamingCopy {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    has_avx: bool,
+}
 
 impl StreamingCopy {
     pub(crate) fn begin() -> Self {
-        Self(())
+        Self {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            has_avx: std::arch::is_x86_feature_detected!("avx"),
+        }
     }
 
     /// Copies a slice to one of the same length. Whole lines at addresses that are multiples of 64
     /// go past the caches.
     #[inline]
     pub(crate) fn copy(&self, source: &[u8], destination: &mut [u8]) {
-        assert_eq!(source.len(), destination.len(), "both sides of a copy");
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        if self.has_avx {
+            assert_eq!(source.len(), destination.len(), "both sides of a copy");
             // SAFETY: a line is plain bytes, for which every value is valid.
             let (head, lines, tail) = unsafe { destination.align_to_mut::<Line>() };
             let (source_head, source) = source.split_at(head.len());
-            head.copy_from_slice(source_head);
             let (source_lines, source_tail) = source.split_at(source.len() - tail.len());
-            for (line, source) in lines.iter_mut().zip(source_lines.chunks_exact(LINE_BYTES)) {
-                let (from, to) = (source.as_ptr(), line.0.as_mut_ptr());
-                for part in (0..LINE_BYTES).step_by(size_of::<__m128i>()) {
-                    // SAFETY: both sides have 64 bytes, the destination lies at a multiple of 64,
-                    // and SSE2 is part of x86-64.
-                    unsafe {
-                        let value = _mm_loadu_si128(from.add(part).cast());
-                        _mm_stream_si128(to.add(part).cast(), value);
-                    }
-                }
-            }
+            head.copy_from_slice(source_head);
+            // SAFETY: the processor has AVX.
+            unsafe { stream_lines(source_lines, lines) };
             tail.copy_from_slice(source_tail);
+            return;
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         destination.copy_from_slice(source);
     }
 }
@@ -212,6 +209,26 @@ impl Drop for StreamingCopy {
         // SAFETY: a fence has no preconditions; SSE is part of x86-64.
         unsafe {
             std::arch::x86_64::_mm_sfence();
+        }
+    }
+}
+
+/// Copies to whole lines, past the caches.
+///
+/// # Safety
+/// The processor has AVX.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx")]
+unsafe fn stream_lines(source: &[u8], lines: &mut [Line]) {
+    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
+    for (line, source) in lines.iter_mut().zip(source.chunks_exact(LINE_BYTES)) {
+        let (from, to) = (source.as_ptr(), line.0.as_mut_ptr());
+        for part in (0..LINE_BYTES).step_by(size_of::<__m256i>()) {
+            // SAFETY: both sides have 64 bytes, and the destination lies at a multiple of 64.
+            unsafe {
+                let value = _mm256_loadu_si256(from.add(part).cast());
+                _mm256_stream_si256(to.add(part).cast(), value);
+            }
         }
     }
 }

@@ -218,11 +218,21 @@ impl PyDataset {
         Ok(PyBatchIterator::new(Arc::clone(&self.factory), batches))
     }
 
-    /// The samples drawn at these positions, being read ahead from now on; the cursor stays.
-    fn iter_window(&self, py: Python<'_>, start: u64, stop: u64) -> PyResult<PySampleIterator> {
+    /// The samples drawn at these positions; the cursor stays. With `reads_ahead` threads begin to
+    /// read them now, for a consumer that comes later.
+    #[pyo3(signature = (start, stop, *, reads_ahead = true))]
+    fn iter_window(
+        &self,
+        py: Python<'_>,
+        start: u64,
+        stop: u64,
+        reads_ahead: bool,
+    ) -> PyResult<PySampleIterator> {
         let samples = detached(py, || {
             let mut samples = self.dataset.samples_at(start, stop)?;
-            samples.begin()?;
+            if reads_ahead {
+                samples.begin()?;
+            }
             Ok::<_, ReaderError>(samples)
         })?;
         Ok(PySampleIterator::new(Arc::clone(&self.factory), samples))

@@ -188,7 +188,7 @@ class WindowDataset(Dataset[Any]):
         self.opened = self.opened.reseeded(seed, options)
 
     def read(self, window: Window) -> ReadWindow:
-        """Read a window: its whole batch, or samples of which the first are being read ahead."""
+        """Read a window: its whole batch, or its samples as they are asked for."""
         native = self.opened.parts[window.part]
         if self._content != "samples":
             stacks = self._content == "arrays"
@@ -198,6 +198,8 @@ class WindowDataset(Dataset[Any]):
             return ReadWindow(
                 window, _core.stack_arrays(batch, None) if stacks else CachedBatch(batch)
             )
-        # Reading begins now; the samples are made where they are used, as that takes the
-        # interpreter's lock.
-        return ReadWindow(window, WindowSamples(native.iter_window(window.start, window.stop)))
+        # The samples are made where they are used, as that takes the interpreter's lock. In the
+        # training process, which uses them later, threads begin to read now.
+        reads_ahead = get_worker_info() is None
+        samples = native.iter_window(window.start, window.stop, reads_ahead=reads_ahead)
+        return ReadWindow(window, WindowSamples(samples))
