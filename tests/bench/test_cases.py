@@ -1,6 +1,7 @@
 """Each case runs on little data, and its contenders do the same work."""
 
 import multiprocessing
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +118,12 @@ def test_cold_files_are_cold_whoever_read_them_before(case: Case, workspace: Wor
         contender.finish()
     for contender in contenders.values():
         contender.teardown()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_documentation_lists_each_case(name: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+    assert f"`{name}`" in page.read_text(encoding="utf-8")
 
 
 def test_writing_leaves_nothing_behind(workspace: Workspace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import threading
 import traceback
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from dataset_rt import ConfigError, TransformError
+from dataset_rt_torch.position_rng import rng_of_position
 from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of
 
 if TYPE_CHECKING:
@@ -131,6 +133,42 @@ def test_rng_is_pinned(dataset: CachedDataset) -> None:
 
 
 PINNED_DRAWS = [3782496330830094851, 2046421472878974753, 1968817455619470290]
+
+
+def spawned_draws(_sample: CachedSample, rng: np.random.Generator) -> list[int]:
+    # One by one and together: each time there are others.
+    children = [*rng.spawn(1), *rng.spawn(2)]
+    return [int(child.integers(2**62)) for child in children]
+
+
+def test_what_is_spawned_from_rng_depends_on_the_position_alone(dataset: CachedDataset) -> None:
+    def draws(num_workers: int) -> list[list[int]]:
+        loader = dataset.to_torch_dataloader(
+            batch_size=5,
+            samples_per_epoch=20,
+            seed=1,
+            sample_transform_fn=spawned_draws,
+            collate_fn=list,
+            num_workers=num_workers,
+            multiprocessing_context="fork",
+        )
+        return [sample for batch in loader for sample in batch]
+
+    found = draws(0)
+    assert found == draws(2)
+    assert len({draw for sample in found for draw in sample}) == 20 * 3
+
+
+def test_a_generator_of_a_position_is_numpys_with_that_key_and_pickles() -> None:
+    rng = rng_of_position(2**64 - 1, 2**63 + 5)
+    key = np.array([2**64 - 1, 2**63 + 5], dtype=np.uint64)
+    expected = np.random.Generator(np.random.Philox(key=key))
+    assert rng.bit_generator.state["state"]["key"].tolist() == key.tolist()
+    copy = pickle.loads(pickle.dumps(rng))
+    wanted = expected.random(9).tolist()
+    assert rng.random(9).tolist() == wanted
+    assert copy.random(9).tolist() == wanted
+    assert copy.spawn(1)[0].random() == rng.spawn(1)[0].random()
 
 
 def test_a_partial_that_brings_its_own_rng_keeps_it(dataset: CachedDataset) -> None:

@@ -103,7 +103,8 @@ def _figure(curves: Mapping[str, Curve], subtitle: str) -> "Figure":
         ) from error
     figure: Figure = figure_module.Figure(figsize=(11, 5.4), layout="constrained")
     figure.suptitle(
-        f"Shuffled samples with metadata, one by one (dashed: not so)\n{subtitle}", fontsize=10
+        f"Shuffled samples with metadata, one by one; dashed: batches, or stored order\n{subtitle}",
+        fontsize=10,
     )
     left, right = figure.subplots(1, 2)
     for name, curve in curves.items():

@@ -8,7 +8,6 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.utils.data import default_collate, get_worker_info
 
@@ -16,6 +15,7 @@ from dataset_rt.exceptions import TransformError
 from dataset_rt_torch.by_value import ByValue
 from dataset_rt_torch.delivery import DeliveredBatch, packed_for_delivery
 from dataset_rt_torch.failures import BatchFailure
+from dataset_rt_torch.position_rng import rng_of_position
 from dataset_rt_torch.shared_memory import full_for, is_full
 
 if TYPE_CHECKING:
@@ -204,20 +204,6 @@ def tensors_of(arrays: Iterable[StackedArray]) -> dict[str, torch.Tensor]:
         name: torch.from_numpy(data).view(getattr(torch, dtype_name)).view(shape)
         for name, dtype_name, shape, data, _lengths in arrays
     }
-
-
-def rng_of_position(seed: int, position: int) -> np.random.Generator:
-    """Return the random number generator of one stream position.
-
-    The pair is the key of a counter-based generator, so generators of different positions are
-    independent, and each is the same for any number of workers and ranks.
-
-    Example:
-        >>> int(rng_of_position(seed=42, position=7).integers(1000))
-        306
-    """
-    key = np.array([seed, position], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=key))
 
 
 def parameters_given(function: Callable[..., Any]) -> frozenset[str]:
