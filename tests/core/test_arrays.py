@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,18 @@ def test_unpacked_arrays_look_into_the_bytes() -> None:
     assert unpack_arrays(memoryview(buffer))["x"][0] == 77
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_unpacking_copies_nothing(kind: Any) -> None:
+    data = kind(pack_arrays({"x": np.zeros(100_000)}))
+    tracemalloc.start()
+    try:
+        unpacked = unpack_arrays(data)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < unpacked["x"].nbytes // 10
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
@@ -94,7 +107,8 @@ def test_what_has_no_place_in_the_format_is_refused(arrays: Any, message: str) -
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"short", b"\xff" * 64, pack_arrays({"x": np.ones(9)})[:-1], "text", None]
+    "data",
+    [b"", bytearray(), b"short", b"\xff" * 64, pack_arrays({"x": np.ones(9)})[:-1], "text", None],
 )
 def test_other_bytes_are_refused(data: Any) -> None:
     with pytest.raises(InvalidRecordError):

@@ -5,8 +5,8 @@
 //! the network file system failed) raises SIGBUS, which would end the process. Every [`Map`] is
 //! listed in a table; the handler installed here looks the address up, puts a page of zeros in its
 //! place and marks the map as failed. The read then goes on, and whoever copied from the map asks
-//! [`Map::check`] afterwards and gets an error. Addresses outside the table go to the handler that
-//! was installed before.
+//! [`Map::check`] afterwards and gets an error. Addresses outside the table go to the handlers that
+//! were installed before.
 
 #![allow(
     unsafe_code,
@@ -18,8 +18,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::{Mmap, MmapOptions};
 
@@ -237,8 +237,10 @@ unsafe fn stream_lines(source: &[u8], lines: &mut [Line]) {
 #[derive(Debug)]
 struct GuardSlot {
     taken: AtomicBool,
+    /// Odd while the range below is that of a map. Every change counts it up, so that the handler
+    /// never takes the start of one map with the length of another.
+    version: AtomicUsize,
     start: AtomicUsize,
-    /// Zero while the slot is not in use.
     length: AtomicUsize,
     failed: AtomicBool,
     next: AtomicPtr<GuardSlot>,
@@ -249,9 +251,10 @@ static SLOTS: AtomicPtr<GuardSlot> = AtomicPtr::new(ptr::null_mut());
 impl GuardSlot {
     fn acquire(start: usize, length: usize) -> &'static Self {
         let slot = Self::free_slot().unwrap_or_else(Self::new_slot);
-        slot.failed.store(false, Ordering::Relaxed);
-        slot.start.store(start, Ordering::Release);
-        slot.length.store(length, Ordering::Release);
+        slot.failed.store(false, Ordering::SeqCst);
+        slot.start.store(start, Ordering::SeqCst);
+        slot.length.store(length, Ordering::SeqCst);
+        slot.version.fetch_add(1, Ordering::SeqCst);
         slot
     }
 
@@ -266,6 +269,7 @@ impl GuardSlot {
     fn new_slot() -> &'static Self {
         let slot: &'static Self = Box::leak(Box::new(Self {
             taken: AtomicBool::new(true),
+            version: AtomicUsize::new(0),
             start: AtomicUsize::new(0),
             length: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
@@ -294,38 +298,37 @@ impl GuardSlot {
     }
 
     fn release(&self) {
-        self.length.store(0, Ordering::Release);
+        self.version.fetch_add(1, Ordering::SeqCst);
         self.taken.store(false, Ordering::Release);
     }
 
     fn contains(&self, address: usize) -> bool {
-        let length = self.length.load(Ordering::Acquire);
-        let start = self.start.load(Ordering::Acquire);
-        address.wrapping_sub(start) < length
+        let version = self.version.load(Ordering::SeqCst);
+        let start = self.start.load(Ordering::SeqCst);
+        let length = self.length.load(Ordering::SeqCst);
+        // A slot that changes meanwhile is not the one: whoever reads a map keeps it open.
+        version % 2 == 1
+            && address.wrapping_sub(start) < length
+            && self.version.load(Ordering::SeqCst) == version
     }
 }
 
-/// The action that was in force before ours; set under `INSTALL` and read by the handler.
-static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+/// The actions that were in force before ours, the latest first, each of them once. A list that is
+/// replaced is leaked on purpose: the handler may be reading it.
+static PREVIOUS: AtomicPtr<Vec<libc::sigaction>> = AtomicPtr::new(ptr::null_mut());
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
-static INSTALL: Mutex<()> = Mutex::new(());
 
 type ActionHandler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
 /// Installs the handler unless it is in force; called for every map, since other libraries
 /// (a PyTorch loading worker, for one) may put a handler of their own in its place.
+///
+/// No lock is taken, as a child that is forked meanwhile would wait for it for ever.
 fn install_handler() {
-    let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
-    let handler: ActionHandler = on_bus_error;
-    let mut current = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: a null new action only reads the current one into `current`, which is valid for writes.
-    let read = unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), current.as_mut_ptr()) };
-    if read != 0 {
+    let Some(current) = exchange_action(None) else {
         return;
-    }
-    // SAFETY: the call above succeeded and filled it in.
-    let current = unsafe { current.assume_init() };
-    if current.sa_sigaction == handler as usize {
+    };
+    if is_ours(&current) {
         return;
     }
     // SAFETY: sysconf has no preconditions.
@@ -334,15 +337,61 @@ fn install_handler() {
         usize::try_from(page_bytes).unwrap_or(4096),
         Ordering::Release,
     );
-    // The old action is leaked on purpose: the handler may read it at any time.
-    PREVIOUS.store(Box::leak(Box::new(current)), Ordering::Release);
+    // First this, because the handler may run as soon as it is installed.
+    remember(current);
+    let handler: ActionHandler = on_bus_error;
     // SAFETY: all-zero bytes are a valid sigaction: default handler, no flags, empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: the action is fully initialised, and `on_bus_error` calls only what is safe in a
-    // signal handler: atomics, mmap and sigaction.
-    unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) };
+    // A handler that is passed a fault may pass it back by raising the signal: with SA_NODEFER it
+    // arrives at once, where `Passage` sees that it is the same one.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+    if let Some(replaced) = exchange_action(Some(&action))
+        && !is_ours(&replaced)
+    {
+        remember(replaced);
+    }
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    let handler: ActionHandler = on_bus_error;
+    action.sa_sigaction == handler as usize
+}
+
+/// Gives the action in force, and puts another one in its place if there is one.
+fn exchange_action(new: Option<&libc::sigaction>) -> Option<libc::sigaction> {
+    let mut old = MaybeUninit::<libc::sigaction>::uninit();
+    let new = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: `new` is null, which changes nothing, or an initialised action whose handler calls
+    // only what is safe in a signal handler; `old` is valid for writes.
+    let result = unsafe { libc::sigaction(libc::SIGBUS, new, old.as_mut_ptr()) };
+    // SAFETY: a call that succeeds has filled it in.
+    (result == 0).then(|| unsafe { old.assume_init() })
+}
+
+/// Puts an action in front of those that are known, once.
+fn remember(action: libc::sigaction) {
+    let is_same = |known: &libc::sigaction| known.sa_sigaction == action.sa_sigaction;
+    let mut known = PREVIOUS.load(Ordering::Acquire);
+    loop {
+        let earlier = actions(known);
+        if earlier.first().is_some_and(is_same) {
+            return;
+        }
+        let mut list = vec![action];
+        list.extend(earlier.iter().filter(|known| !is_same(known)));
+        let list = ptr::from_mut(Box::leak(Box::new(list)));
+        match PREVIOUS.compare_exchange(known, list, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return,
+            Err(current) => known = current,
+        }
+    }
+}
+
+fn actions(list: *const Vec<libc::sigaction>) -> &'static [libc::sigaction] {
+    // SAFETY: every list in `PREVIOUS` comes from `Box::leak` in `remember` and is neither changed
+    // nor freed, so it is null or valid for the rest of the process.
+    unsafe { list.as_ref() }.map_or(&[], Vec::as_slice)
 }
 
 extern "C" fn on_bus_error(
@@ -350,10 +399,11 @@ extern "C" fn on_bus_error(
     information: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes a valid siginfo to a handler installed with SA_SIGINFO, and si_addr
-    // is set for SIGBUS.
-    let address = unsafe { (*information).si_addr() } as usize;
-    if let Some(slot) = GuardSlot::all().find(|slot| slot.contains(address)) {
+    // SAFETY: the kernel, or a handler that passes the signal back, gives a valid siginfo.
+    let (code, address) = unsafe { ((*information).si_code, (*information).si_addr() as usize) };
+    // Otherwise a process sent the signal, and the address means nothing.
+    let is_fault = code > 0;
+    if is_fault && let Some(slot) = GuardSlot::all().find(|slot| slot.contains(address)) {
         let page_bytes = PAGE_BYTES.load(Ordering::Acquire);
         let page = address & !(page_bytes - 1);
         // SAFETY: the page lies in a range that a live Map owns (its slot is released before the
@@ -373,57 +423,134 @@ extern "C" fn on_bus_error(
             return;
         }
     }
-    pass_on(signal, information, context);
+    let passage = Passage::begin();
+    let previous = actions(PREVIOUS.load(Ordering::Acquire)).get(passage.depth);
+    match previous {
+        Some(action) if action.sa_sigaction == libc::SIG_IGN && !is_fault => {}
+        Some(action) if ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction) => {
+            call(action, signal, information, context);
+        }
+        _ => end_by_default(signal, is_fault),
+    }
+    passage.end();
 }
 
-/// Gives a fault that is not ours to the handler that was installed before.
-fn pass_on(signal: libc::c_int, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: null, or leaked by `install_handler` and valid for ever.
-    let previous = unsafe { PREVIOUS.load(Ordering::Acquire).as_ref() };
-    match previous {
-        Some(action)
-            if action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN =>
-        {
-            if action.sa_flags & libc::SA_SIGINFO != 0 {
-                // SAFETY: SA_SIGINFO says that the stored address is a three-argument handler.
-                let handler: ActionHandler = unsafe { std::mem::transmute(action.sa_sigaction) };
-                handler(signal, information, context);
-            } else {
-                // SAFETY: without SA_SIGINFO the stored address is a one-argument handler.
-                let handler: extern "C" fn(libc::c_int) =
-                    unsafe { std::mem::transmute(action.sa_sigaction) };
-                handler(signal);
-            }
+fn call(
+    action: &libc::sigaction,
+    signal: libc::c_int,
+    information: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    if action.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: SA_SIGINFO says that the stored address is a three-argument handler.
+        let handler: ActionHandler = unsafe { std::mem::transmute(action.sa_sigaction) };
+        handler(signal, information, context);
+    } else {
+        // SAFETY: without SA_SIGINFO the stored address is a one-argument handler.
+        let handler: extern "C" fn(libc::c_int) =
+            unsafe { std::mem::transmute(action.sa_sigaction) };
+        handler(signal);
+    }
+}
+
+/// Lets the signal end the process, as it would have without us.
+fn end_by_default(signal: libc::c_int, is_fault: bool) {
+    // SAFETY: a zeroed action is the default one, and both calls are safe in a signal handler.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, &raw const default, ptr::null_mut());
+        // A faulting read is done again, and ends the process where it stands.
+        if !is_fault {
+            libc::raise(signal);
         }
-        _ => {
-            // SAFETY: a zeroed action is the default one; the faulting read then ends the process,
-            // as it would have without us.
-            unsafe {
-                let default: libc::sigaction = std::mem::zeroed();
-                libc::sigaction(signal, &raw const default, ptr::null_mut());
-            }
+    }
+}
+
+/// The way of one signal through the handlers that were there before ours.
+///
+/// One that was installed after ours may pass the signal back to us, and we are in front of it
+/// again; what it passes back goes to the next older one. So each sees the signal at most once.
+struct Passage {
+    slot: Option<&'static PassageSlot>,
+    depth: usize,
+}
+
+/// A thread with a signal on its way; thread-local storage may allocate, which a signal handler
+/// must not.
+struct PassageSlot {
+    /// Zero while the slot is not in use.
+    thread: AtomicUsize,
+    /// Where on its stack the passage began.
+    frame: AtomicUsize,
+    depth: AtomicUsize,
+}
+
+/// More threads at once are let through unseen.
+static PASSAGES: [PassageSlot; 64] = [const {
+    PassageSlot {
+        thread: AtomicUsize::new(0),
+        frame: AtomicUsize::new(0),
+        depth: AtomicUsize::new(0),
+    }
+}; 64];
+
+impl Passage {
+    #[inline(never)]
+    fn begin() -> Self {
+        // SAFETY: pthread_self has no preconditions.
+        let thread = unsafe { libc::pthread_self() } as usize;
+        let marker = 0_u8;
+        let frame = ptr::from_ref(&marker).addr();
+        let own = |slot: &&PassageSlot| slot.thread.load(Ordering::Acquire) == thread;
+        if let Some(slot) = PASSAGES.iter().find(own) {
+            // Stacks grow down. A passage that began no higher up was left by a jump.
+            let is_inside = frame < slot.frame.load(Ordering::Relaxed);
+            let depth = if is_inside {
+                slot.depth.load(Ordering::Relaxed) + 1
+            } else {
+                slot.frame.store(frame, Ordering::Relaxed);
+                0
+            };
+            slot.depth.store(depth, Ordering::Relaxed);
+            return Self {
+                slot: Some(slot),
+                depth,
+            };
+        }
+        let slot = PASSAGES.iter().find(|slot| {
+            slot.thread
+                .compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        });
+        if let Some(slot) = slot {
+            slot.frame.store(frame, Ordering::Relaxed);
+            slot.depth.store(0, Ordering::Relaxed);
+        }
+        Self { slot, depth: 0 }
+    }
+
+    fn end(self) {
+        match self.slot {
+            Some(slot) if self.depth == 0 => slot.thread.store(0, Ordering::Release),
+            Some(slot) => slot.depth.store(self.depth - 1, Ordering::Relaxed),
+            None => {}
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
     fn reading_a_file_that_was_cut_short_gives_zeros_and_an_error() {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        let path = folder.path().join("file");
-        std::fs::write(&path, vec![7; 100_000]).expect("a file");
-        let map = Map::open(&path, 100_000).expect("a map");
+        let (path, map) = mapped_file(folder.path());
         assert_eq!(map.bytes()[99_999], 7);
         map.check().expect("a whole file");
-        File::options()
-            .write(true)
-            .open(&path)
-            .expect("open")
-            .set_len(10)
-            .expect("cut");
+        cut(&path);
         assert_eq!(map.bytes().to_vec()[99_999], 0);
         assert!(matches!(map.check(), Err(StoreError::FileShrank { .. })));
     }
@@ -454,5 +581,119 @@ mod tests {
         let path = folder.path().join("empty");
         std::fs::write(&path, []).expect("a file");
         assert!(Map::open(&path, 0).expect("a map").bytes().is_empty());
+    }
+
+    #[test]
+    fn a_slot_is_that_of_its_map_only_while_it_is_taken() {
+        let slot = GuardSlot::acquire(1 << 40, 10);
+        assert!(slot.contains((1 << 40) + 9));
+        assert!(!slot.contains((1 << 40) + 10));
+        slot.release();
+        assert!(!slot.contains(1 << 40));
+    }
+
+    /// A process of its own, in which the handlers below are installed and end it.
+    const CHILD: &str = "DATASET_RT_TEST_OF_BUS_ERRORS";
+    static TIMES_PASSED_BACK: AtomicUsize = AtomicUsize::new(0);
+    static BEFORE_PASSING_BACK: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+
+    #[test]
+    fn a_fault_that_is_not_ours_comes_to_every_handler_once_however_they_pass_it_on() {
+        for manner in ["call", "raise"] {
+            let status = if std::env::var_os(CHILD).is_some_and(|value| value == manner) {
+                raise_a_foreign_fault(manner);
+                unreachable!("the oldest handler ends the process");
+            } else if std::env::var_os(CHILD).is_some() {
+                continue;
+            } else {
+                Command::new(std::env::current_exe().expect("this program"))
+                    .args(["--exact", "--nocapture"])
+                    .arg("mmap::tests::a_fault_that_is_not_ours_comes_to_every_handler_once_however_they_pass_it_on")
+                    .env(CHILD, manner)
+                    .status()
+                    .expect("a process")
+            };
+            assert_eq!(status.code(), Some(51), "{manner}: {status}");
+        }
+    }
+
+    fn raise_a_foreign_fault(manner: &str) {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        install(end_with_count as *const () as usize);
+        let _first = mapped_file(folder.path());
+        // Each time it is in front of ours, and keeps ours as the one that was there before; then
+        // the next map puts ours in front again.
+        for _ in 0..2 {
+            let before = install(match manner {
+                "call" => pass_back_by_call as *const () as usize,
+                _ => pass_back_by_raise as *const () as usize,
+            });
+            BEFORE_PASSING_BACK.store(Box::leak(Box::new(before)), Ordering::Release);
+            let _next = mapped_file(folder.path());
+        }
+        let (path, _map) = mapped_file(folder.path());
+        let file = File::open(&path).expect("a file");
+        // SAFETY: nothing else reads it, and that it is cut is what the test is about.
+        let foreign = unsafe { MmapOptions::new().map(&file) }.expect("a map of somebody else");
+        cut(&path);
+        std::hint::black_box(foreign.to_vec());
+    }
+
+    fn install(handler: usize) -> libc::sigaction {
+        // SAFETY: all-zero bytes are a valid sigaction.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+        exchange_action(Some(&action)).expect("an action before")
+    }
+
+    extern "C" fn pass_back_by_call(
+        signal: libc::c_int,
+        information: *mut libc::siginfo_t,
+        context: *mut libc::c_void,
+    ) {
+        let before = before_passing_back();
+        call(&before, signal, information, context);
+    }
+
+    extern "C" fn pass_back_by_raise(
+        signal: libc::c_int,
+        _information: *mut libc::siginfo_t,
+        _context: *mut libc::c_void,
+    ) {
+        exchange_action(Some(&before_passing_back()));
+        // SAFETY: raise has no preconditions.
+        unsafe { libc::raise(signal) };
+    }
+
+    fn before_passing_back() -> libc::sigaction {
+        if TIMES_PASSED_BACK.fetch_add(1, Ordering::SeqCst) == 10 {
+            // SAFETY: _exit has no preconditions.
+            unsafe { libc::_exit(110) };
+        }
+        // SAFETY: set before the fault, and leaked.
+        unsafe { *BEFORE_PASSING_BACK.load(Ordering::Acquire) }
+    }
+
+    extern "C" fn end_with_count(
+        _signal: libc::c_int,
+        _information: *mut libc::siginfo_t,
+        _context: *mut libc::c_void,
+    ) {
+        let count = TIMES_PASSED_BACK.load(Ordering::SeqCst);
+        // SAFETY: _exit has no preconditions.
+        unsafe { libc::_exit(50 + libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX)) };
+    }
+
+    fn mapped_file(folder: &Path) -> (PathBuf, Map) {
+        let path = folder.join("file");
+        std::fs::write(&path, vec![7; 100_000]).expect("a file");
+        let map = Map::open(&path, 100_000).expect("a map");
+        (path, map)
+    }
+
+    fn cut(path: &Path) {
+        let file = File::options().write(true).open(path).expect("a file");
+        file.set_len(10).expect("a file that can be cut");
     }
 }

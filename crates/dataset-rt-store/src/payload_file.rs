@@ -1,15 +1,16 @@
 //! Payload files read with positioned reads, with few of them open at a time.
 //!
-//! One list of open files serves the whole process, so the number of descriptors does not grow with
-//! shards, caches or datasets. A reader that finds the list locked opens the file for itself: no
-//! thread waits, and a child forked while a thread held the lock goes on.
+//! Each file owns its descriptor, so it goes with the file. One list for the whole process says which
+//! are open, so their number does not grow with shards, caches or datasets. A reader that finds the
+//! list locked opens the file for itself: no thread waits, and a child forked while a thread held
+//! the lock goes on.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
 use crate::error::StoreError;
 use crate::files::metadata_of_length;
@@ -17,17 +18,17 @@ use crate::files::metadata_of_length;
 /// Files that stay open, the least recently used making room.
 const MAX_OPEN_FILES: usize = 32;
 
-/// Open files with the identities of what they were opened for, the last used at the end.
-type OpenFiles = Vec<(u64, Arc<File>)>;
+/// The descriptor of one payload file, while it is open.
+type Descriptor = Mutex<Option<Arc<File>>>;
 
-static OPEN_FILES: Mutex<OpenFiles> = Mutex::new(Vec::new());
+/// Files that were open when they were last used, the latest at the end.
+static OPEN_FILES: Mutex<Vec<Weak<Descriptor>>> = Mutex::new(Vec::new());
 
 /// One payload file that is opened when it is needed.
 #[derive(Debug)]
 pub(crate) struct PayloadFile {
     path: PathBuf,
-    /// Tells the files of this process apart, also after a path was replaced.
-    identity: u64,
+    descriptor: Arc<Descriptor>,
     /// Device and inode: whether the file behind the path is still the one that was found first.
     place: (u64, u64),
 }
@@ -35,11 +36,10 @@ pub(crate) struct PayloadFile {
 impl PayloadFile {
     /// Checks that the file is there and has the expected length.
     pub(crate) fn new(path: &Path, expected_bytes: u64) -> Result<Self, StoreError> {
-        static IDENTITIES: AtomicU64 = AtomicU64::new(0);
         let metadata = metadata_of_length(path, expected_bytes)?;
         Ok(Self {
             path: path.to_owned(),
-            identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
+            descriptor: Arc::default(),
             place: place_of(&metadata),
         })
     }
@@ -63,12 +63,13 @@ impl PayloadFile {
     }
 
     fn file(&self) -> Result<Arc<File>, StoreError> {
-        if let Some(mut files) = lock_if_free()
-            && let Some(place) = files.iter().position(|(other, _)| *other == self.identity)
-        {
-            let last = files.len() - 1;
-            files[place..].rotate_left(1);
-            return Ok(Arc::clone(&files[last].1));
+        if let Some(file) = lock_if_free(&self.descriptor).and_then(|open| open.clone()) {
+            if let Some(mut files) = lock_if_free(&OPEN_FILES)
+                && let Some(place) = files.iter().position(|other| self.owns(other))
+            {
+                files[place..].rotate_left(1);
+            }
+            return Ok(file);
         }
         let file = Arc::new(File::open(&self.path).map_err(StoreError::io("open", &self.path))?);
         let metadata = file
@@ -79,32 +80,49 @@ impl PayloadFile {
                 path: self.path.clone(),
             });
         }
-        if let Some(mut files) = lock_if_free() {
-            if files.len() >= MAX_OPEN_FILES {
-                files.remove(0);
+        // Another thread may have opened it meanwhile; then that one is kept.
+        if let Some(mut open) = lock_if_free(&self.descriptor)
+            && open.is_none()
+            && let Some(mut files) = lock_if_free(&OPEN_FILES)
+        {
+            files.retain(|other| other.strong_count() > 0);
+            if make_room(&mut files) {
+                files.push(Arc::downgrade(&self.descriptor));
+                *open = Some(Arc::clone(&file));
             }
-            files.push((self.identity, Arc::clone(&file)));
         }
         Ok(file)
     }
+
+    fn owns(&self, descriptor: &Weak<Descriptor>) -> bool {
+        ptr::eq(descriptor.as_ptr(), Arc::as_ptr(&self.descriptor))
+    }
+}
+
+/// Closes the file that was not used for longest, if there are too many; says whether there is room.
+fn make_room(files: &mut Vec<Weak<Descriptor>>) -> bool {
+    if files.len() < MAX_OPEN_FILES {
+        return true;
+    }
+    // One that is locked is just being used.
+    let closed = files.iter().position(|other| {
+        other.upgrade().is_none_or(|descriptor| {
+            lock_if_free(&descriptor)
+                .map(|mut open| *open = None)
+                .is_some()
+        })
+    });
+    closed.map(|place| files.remove(place)).is_some()
 }
 
 fn place_of(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-impl Drop for PayloadFile {
-    fn drop(&mut self) {
-        if let Some(mut files) = lock_if_free() {
-            files.retain(|(identity, _)| *identity != self.identity);
-        }
-    }
-}
-
-fn lock_if_free() -> Option<MutexGuard<'static, OpenFiles>> {
-    match OPEN_FILES.try_lock() {
-        Ok(files) => Some(files),
-        Err(TryLockError::Poisoned(files)) => Some(files.into_inner()),
+fn lock_if_free<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use numpy::PyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use safetensors::tensor::TensorView;
@@ -72,9 +72,20 @@ pub(crate) fn pack_arrays<'py>(
     Ok(PyBytes::new(py, &packed))
 }
 
+/// Packed bytes in either form that can be looked into without a copy.
+#[derive(FromPyObject)]
+pub(crate) enum Packed<'py> {
+    Bytes(Bound<'py, PyBytes>),
+    Array(PyReadonlyArray1<'py, u8>),
+}
+
 /// Name, dtype name, shape and byte offset of every array in packed bytes, by offset.
 #[pyfunction]
-pub(crate) fn array_layout(data: &[u8]) -> PyResult<Vec<ArrayPlace>> {
+pub(crate) fn array_layout(data: Packed<'_>) -> PyResult<Vec<ArrayPlace>> {
+    let data = match &data {
+        Packed::Bytes(bytes) => bytes.as_bytes(),
+        Packed::Array(array) => array.as_slice()?,
+    };
     let damaged = |reason: String| {
         InvalidRecordError::new_err(format!("not the bytes of packed arrays: {reason}"))
     };

@@ -62,7 +62,9 @@ def unpack_arrays(data: Buffer) -> dict[str, npt.NDArray[Any]]:
         raise InvalidRecordError(
             f"data is {arguments.type_name(data)}, expected the bytes of pack_arrays"
         ) from error
-    layout = _core.array_layout(data if isinstance(data, bytes) else bytes(view))
+    layout = _core.array_layout(
+        data if isinstance(data, bytes) else np.frombuffer(view, dtype=np.uint8)
+    )
     return {
         name: _unpacked(view, name, dtype, shape, offset) for name, dtype, shape, offset in layout
     }
