@@ -14,6 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 
 use crate::batch::Batch;
 use crate::error::ReaderError;
+use crate::lookahead::WindowLookahead;
 use crate::prepared::{Chunk, Prepared};
 use crate::view::View;
 
@@ -134,6 +135,7 @@ impl<T> Drop for Queue<T> {
 pub struct SampleReadAhead {
     view: Arc<View>,
     queue: Queue<Chunk>,
+    lookahead: Arc<WindowLookahead>,
     current: Chunk,
     /// Next position to hand out.
     position: u64,
@@ -148,7 +150,7 @@ impl SampleReadAhead {
     /// Starts at `start`; nothing is read before the first step.
     #[must_use]
     pub fn new(view: Arc<View>, start: u64, stop: u64) -> Self {
-        let record_bytes = mean_record_bytes(&view);
+        let record_bytes = view.caches.coldness().mean_record_bytes();
         let window = view.read.prefetch_size.max(1) as u64;
         let chunk_samples = (CHUNK_BYTES / record_bytes).clamp(1, window.div_ceil(2));
         let chunk_bytes = chunk_samples.saturating_mul(record_bytes).max(1);
@@ -158,6 +160,7 @@ impl SampleReadAhead {
         Self {
             view,
             queue: Queue::new(),
+            lookahead: Arc::new(WindowLookahead::new(start)),
             current: Chunk::default(),
             position: start,
             asked: start,
@@ -206,6 +209,8 @@ impl SampleReadAhead {
             }
             if self.queue.restart_after_fork() {
                 self.asked = self.position;
+                // A thread of the parent may have held its lock.
+                self.lookahead = Arc::new(WindowLookahead::new(self.position));
             }
             self.ask_ahead()?;
             match self.queue.take()? {
@@ -227,22 +232,17 @@ impl SampleReadAhead {
         while self.asked < self.stop && self.queue.len() < self.chunks_ahead {
             let start = self.asked;
             let stop = start.saturating_add(self.chunk_samples).min(self.stop);
-            self.queue
-                .ask(&self.view, move |view| Chunk::prepare(view, start, stop))?;
+            let lookahead = Arc::clone(&self.lookahead);
+            lookahead.ask(stop);
+            self.queue.ask(&self.view, move |view| {
+                lookahead.reach(view, start);
+                let coldness = view.caches.coldness();
+                coldness.watch(stop - start, || Chunk::prepare(view, start, stop))
+            })?;
             self.asked = stop;
         }
         Ok(())
     }
-}
-
-fn mean_record_bytes(view: &View) -> u64 {
-    let bytes: u64 = view
-        .caches
-        .caches()
-        .iter()
-        .map(|cache| cache.manifest().stored_bytes)
-        .sum();
-    (bytes / view.caches.len()).max(1)
 }
 
 /// The batches of a window, gathered ahead.
@@ -262,7 +262,7 @@ impl BatchReadAhead {
     #[must_use]
     pub fn new(view: Arc<View>, start: u64, stop: u64, batch_size: u64) -> Self {
         let batch_size = batch_size.max(1);
-        let batch_bytes = batch_size.saturating_mul(mean_record_bytes(&view));
+        let batch_bytes = batch_size.saturating_mul(view.caches.coldness().mean_record_bytes());
         let batches_ahead = BATCHES_AHEAD.min(BATCHES_AHEAD_BYTES / batch_bytes).max(1);
         let queue = Queue::new();
         Self {

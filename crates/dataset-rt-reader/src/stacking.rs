@@ -137,7 +137,9 @@ impl View {
         let all_in_place = located
             .iter()
             .all(|record| record.in_place(caches).is_some());
-        let payloads = if all_in_place && pad_axis.is_none() {
+        // A cold disk is kept busy by gathering, and one more copy is nothing beside it.
+        let is_cold = caches.coldness().is_cold();
+        let payloads = if all_in_place && pad_axis.is_none() && !is_cold {
             Payloads::InPlace
         } else {
             Payloads::Gathered(self.gather(records)?)
@@ -293,12 +295,15 @@ impl Stacking<'_> {
             first += count;
         }
         let run = |(records, mut places): (Range<usize>, Vec<&mut [u8]>)| {
-            for (number, record) in records.enumerate() {
-                self.with_payload(record, |payload| {
-                    self.stack_one(record, payload, reference, outputs, number, &mut places)
-                })?;
-            }
-            Ok(())
+            let coldness = self.view.caches.coldness();
+            coldness.watch(records.len() as u64, || {
+                for (number, record) in records.enumerate() {
+                    self.with_payload(record, |payload| {
+                        self.stack_one(record, payload, reference, outputs, number, &mut places)
+                    })?;
+                }
+                Ok(())
+            })
         };
         let pool = &self.view.pool;
         if record_bytes * self.located.len() < PARALLEL_BYTES || pool.num_threads() == 1 {

@@ -132,6 +132,8 @@ fn read_with(path: &Path, backend: Backend) -> Result<Vec<FoundRow>, StoreError>
     (0..cache.len())
         .map(|sample| {
             let location = cache.locate(sample)?;
+            // Advice on what will be read changes nothing about what is found there.
+            cache.advise(Stretch::of(&location));
             let mut payload = vec![0; location.payload_bytes()];
             cache.read_into(&location, &mut payload, true)?;
             let row = cache.metadata().row(sample)?;
