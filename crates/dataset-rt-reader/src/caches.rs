@@ -8,6 +8,7 @@ use dataset_rt_store::{Backend, Cache, Column, ColumnType, MetadataRow, StoreErr
 use rayon::prelude::*;
 
 use crate::active_table::RecordNumber;
+use crate::coldness::Coldness;
 use crate::error::ReaderError;
 use crate::options::SchemaRule;
 use crate::pool::Pool;
@@ -21,6 +22,7 @@ pub struct CacheSet {
     columns: Vec<Column>,
     /// For each cache: where each column of the dataset is in the cache, if it has it.
     places: Vec<Vec<Option<usize>>>,
+    coldness: Coldness,
 }
 
 /// One record as a sample of one cache.
@@ -80,11 +82,13 @@ impl CacheSet {
             total = total.saturating_add(cache.len());
             first_records.push(total);
         }
+        let coldness = Coldness::new(&caches, backend);
         Ok(Self {
             caches,
             first_records,
             columns,
             places,
+            coldness,
         })
     }
 
@@ -114,6 +118,12 @@ impl CacheSet {
     #[must_use]
     pub fn places(&self, cache_index: usize) -> &[Option<usize>] {
         &self.places[cache_index]
+    }
+
+    /// Whether payloads come from the disk.
+    #[inline]
+    pub(crate) fn coldness(&self) -> &Coldness {
+        &self.coldness
     }
 
     /// Record number of the first sample of a cache.

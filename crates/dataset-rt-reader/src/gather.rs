@@ -9,6 +9,7 @@ use crate::active_table::RecordNumber;
 use crate::batch::Gathered;
 use crate::caches::{CacheSet, Placed};
 use crate::error::ReaderError;
+use crate::lookahead::Lookahead;
 use crate::view::View;
 
 /// Below this many bytes one thread is faster than waking others.
@@ -133,30 +134,23 @@ impl View {
         let mut buffer = self.pool.buffers().take(total)?;
         let verify = self.read.verify_reads;
         let destination = destination_of(total);
-        if total < PARALLEL_BYTES || self.pool.num_threads() == 1 {
-            copy_all(caches, &located, buffer.bytes_mut(), verify, destination)?;
-        } else {
-            let mut tasks = Vec::with_capacity(total / TASK_BYTES + 1);
-            let mut rest_records = located.as_slice();
-            let mut rest_buffer = buffer.bytes_mut();
-            while !rest_records.is_empty() {
-                let mut bytes = 0;
-                let mut count = 0;
-                while count < rest_records.len() && bytes < TASK_BYTES {
-                    bytes += rest_records[count].location.payload_bytes();
-                    count += 1;
-                }
-                let (task_records, later_records) = rest_records.split_at(count);
-                let (task_buffer, later_buffer) = rest_buffer.split_at_mut(bytes);
-                tasks.push((task_records, task_buffer));
-                rest_records = later_records;
-                rest_buffer = later_buffer;
+        let copy = |(records, place): Task<'_>| {
+            let read = || copy_all(caches, records, place, verify, destination);
+            caches.coldness().watch(records.len() as u64, read)
+        };
+        let is_parallel = total >= PARALLEL_BYTES && self.pool.num_threads() > 1;
+        let threads = is_parallel.then(|| self.pool.threads()).transpose()?;
+        let place = buffer.bytes_mut();
+        match (Lookahead::if_cold(self, records), threads) {
+            (None, None) => copy((&located, place))?,
+            (None, Some(threads)) => {
+                let tasks = split(&located, place);
+                threads.install(|| tasks.into_par_iter().try_for_each(copy))?;
             }
-            self.pool.threads()?.install(|| {
-                tasks.into_par_iter().try_for_each(|(records, buffer)| {
-                    copy_all(caches, records, buffer, verify, destination)
-                })
-            })?;
+            (Some(lookahead), threads) => {
+                let tasks = split(&located, place);
+                lookahead.run(threads.as_deref(), tasks, |task| task.0.len(), copy)?;
+            }
         }
         Ok(Gathered { buffer, offsets })
     }
@@ -166,9 +160,20 @@ impl View {
         let caches = &*self.caches;
         let located = Located::find_all(caches, records)?;
         let verify = self.read.verify_reads;
-        let find = |part: &[Located]| {
+        let bytes = located.iter().fold(0_usize, |bytes, located| {
+            bytes.saturating_add(located.location.payload_bytes())
+        });
+        let is_parallel = verify && bytes >= PARALLEL_BYTES && self.pool.num_threads() > 1;
+        let per_task = if is_parallel {
+            located.len().div_ceil(bytes.div_ceil(TASK_BYTES)).max(1)
+        } else {
+            located.len().max(1)
+        };
+        let lookahead = Lookahead::new(self, records);
+        let find = |(number, part): (usize, &[Located])| {
             let mut places = Vec::with_capacity(part.len());
-            Located::visit_all(caches, part, |_, located| {
+            Located::visit_all(caches, part, |place, located| {
+                lookahead.reach(number * per_task + place);
                 let Some(found) = located.in_place(caches) else {
                     let cache = located.cache(caches);
                     return Err(ReaderError::NoViews {
@@ -189,21 +194,42 @@ impl View {
             })?;
             Ok::<_, ReaderError>(places)
         };
-        let bytes = located.iter().fold(0_usize, |bytes, located| {
-            bytes.saturating_add(located.location.payload_bytes())
-        });
-        if !verify || bytes < PARALLEL_BYTES || self.pool.num_threads() == 1 {
-            return find(&located);
+        if !is_parallel {
+            return find((0, &located));
         }
-        let per_task = located.len().div_ceil(bytes.div_ceil(TASK_BYTES)).max(1);
         let parts = self.pool.threads()?.install(|| {
             located
                 .par_chunks(per_task)
+                .enumerate()
                 .map(find)
                 .collect::<Result<Vec<_>, _>>()
         })?;
         Ok(parts.concat())
     }
+}
+
+/// Records, and the place that their payloads are copied to.
+type Task<'a> = (&'a [Located], &'a mut [u8]);
+
+/// Cuts a copy into what one thread takes at a time.
+fn split<'a>(records: &'a [Located], buffer: &'a mut [u8]) -> Vec<Task<'a>> {
+    let mut tasks = Vec::with_capacity(buffer.len() / TASK_BYTES + 1);
+    let mut rest_records = records;
+    let mut rest_buffer = buffer;
+    while !rest_records.is_empty() {
+        let mut bytes = 0;
+        let mut count = 0;
+        while count < rest_records.len() && bytes < TASK_BYTES {
+            bytes += rest_records[count].location.payload_bytes();
+            count += 1;
+        }
+        let (task_records, later_records) = rest_records.split_at(count);
+        let (task_buffer, later_buffer) = rest_buffer.split_at_mut(bytes);
+        tasks.push((task_records, task_buffer));
+        rest_records = later_records;
+        rest_buffer = later_buffer;
+    }
+    tasks
 }
 
 /// Copies record after record; `buffer` has exactly their length.

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use dataset_rt_store::{Destination, Value};
 
@@ -90,7 +89,6 @@ pub(crate) struct Chunk {
     contents: Arc<Contents>,
     next: usize,
     error: Option<ReaderError>,
-    duration: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +120,6 @@ enum Stored {
 impl Chunk {
     /// Finds, verifies and decodes the samples at these positions.
     pub(crate) fn prepare(view: &View, start: u64, stop: u64) -> Self {
-        let began = Instant::now();
         let mut contents = Contents {
             columns: view.caches.columns().len(),
             ..Contents::default()
@@ -132,18 +129,7 @@ impl Chunk {
             contents: Arc::new(contents),
             next: 0,
             error,
-            duration: began.elapsed(),
         }
-    }
-
-    /// Number of samples.
-    pub(crate) fn len(&self) -> u32 {
-        u32::try_from(self.contents.entries.len()).unwrap_or(u32::MAX)
-    }
-
-    /// How long it took to prepare it.
-    pub(crate) fn duration(&self) -> Duration {
-        self.duration
     }
 
     /// The next sample.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::batch::Batch;
 use crate::error::ReaderError;
 use crate::gather::PARALLEL_BYTES;
-use crate::pace::Pace;
+use crate::lookahead::WindowLookahead;
 use crate::prepared::{Chunk, Prepared};
 use crate::task::Task;
 use crate::view::View;
@@ -21,6 +21,8 @@ use crate::view::View;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// A chunk of this many bytes is worth waking a thread, so smaller ones are not made to employ more.
 const HANDED_OUT_BYTES: u64 = 128 << 10;
+/// If all that may be prepared ahead takes less than this, the consumer had better do it itself.
+const WORTH_WAKING_BYTES: u64 = 256 << 10;
 /// No more than this is prepared ahead of the consumer.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// Chunks of so few samples are prepared by the consumer itself, where it would have to wait.
@@ -128,6 +130,7 @@ impl<T> Drop for Queue<T> {
 pub struct SampleReadAhead {
     view: Arc<View>,
     queue: Queue<Chunk>,
+    lookahead: Arc<WindowLookahead>,
     current: Chunk,
     /// Next position to hand out.
     position: u64,
@@ -136,14 +139,16 @@ pub struct SampleReadAhead {
     stop: u64,
     chunk_samples: u64,
     chunks_ahead: u64,
-    pace: Pace,
+    /// Whether chunks are so small that handing them from thread to thread takes longer than
+    /// preparing them, unless they come from the disk.
+    is_small: bool,
 }
 
 impl SampleReadAhead {
     /// Starts at `start`; nothing is read before the first step.
     #[must_use]
     pub fn new(view: Arc<View>, start: u64, stop: u64) -> Self {
-        let record_bytes = mean_record_bytes(&view);
+        let record_bytes = view.caches.coldness().mean_record_bytes();
         let window = view.read.prefetch_size.max(1) as u64;
         let shared_out = window.div_ceil(view.pool.num_threads() as u64);
         let chunk_samples = (CHUNK_BYTES / record_bytes)
@@ -156,19 +161,20 @@ impl SampleReadAhead {
         Self {
             view,
             queue: Queue::new(),
+            lookahead: Arc::new(WindowLookahead::new(start)),
             current: Chunk::default(),
             position: start,
             asked: start,
             stop,
             chunk_samples,
             chunks_ahead,
-            pace: Pace::new(window.saturating_mul(record_bytes), chunk_samples),
+            is_small: window.saturating_mul(record_bytes) < WORTH_WAKING_BYTES,
         }
     }
 
     /// Lets the pool begin before the first step asks for a sample, and leaves all of it to the pool.
     pub fn begin(&mut self) -> Result<(), ReaderError> {
-        self.pace.leave_to_pool();
+        self.is_small = false;
         self.ask_ahead()
     }
 
@@ -206,11 +212,12 @@ impl SampleReadAhead {
             }
             if self.queue.restart_after_fork() {
                 self.asked = self.position;
+                // A thread of the parent may have held its lock.
+                self.lookahead = Arc::new(WindowLookahead::new(self.position));
             }
             self.ask_ahead()?;
             match self.queue.take()? {
                 Some(chunk) => {
-                    self.pace.observe(chunk.len(), chunk.duration());
                     self.current = chunk;
                     self.ask_ahead()?;
                 }
@@ -224,14 +231,11 @@ impl SampleReadAhead {
     /// What no pool thread has begun after a while is prepared by the caller: on a busy machine
     /// that takes less time than waiting for one.
     pub fn wait(&mut self, timeout: Duration) {
-        if self.pace.reads_here() && self.queue.len() == 0 {
-            let stop = self
-                .stop
-                .min(self.position.saturating_add(self.pace.samples()));
-            self.current = Chunk::prepare(&self.view, self.position, stop);
+        if self.reads_here() && self.queue.len() == 0 {
+            let (start, stop) = (self.position, self.next_stop());
+            let coldness = self.view.caches.coldness();
+            self.current = coldness.watch(stop - start, || Chunk::prepare(&self.view, start, stop));
             self.asked = stop;
-            self.pace
-                .observe(self.current.len(), self.current.duration());
             return;
         }
         if self.chunk_samples <= HELPED_SAMPLES {
@@ -241,28 +245,29 @@ impl SampleReadAhead {
         self.queue.wait(timeout);
     }
 
+    fn reads_here(&self) -> bool {
+        self.is_small && !self.view.caches.coldness().is_cold()
+    }
+
+    /// Where a chunk that begins with the next position to ask for ends.
+    fn next_stop(&self) -> u64 {
+        self.asked.saturating_add(self.chunk_samples).min(self.stop)
+    }
+
     fn ask_ahead(&mut self) -> Result<(), ReaderError> {
-        let is_asked_for =
-            |queue: &Queue<Chunk>| !self.pace.reads_here() && queue.len() < self.chunks_ahead;
-        while self.asked < self.stop && is_asked_for(&self.queue) {
-            let start = self.asked;
-            let stop = start.saturating_add(self.chunk_samples).min(self.stop);
-            self.queue
-                .ask(&self.view, move |view| Chunk::prepare(view, start, stop))?;
+        while self.asked < self.stop && self.queue.len() < self.chunks_ahead && !self.reads_here() {
+            let (start, stop) = (self.asked, self.next_stop());
+            let lookahead = Arc::clone(&self.lookahead);
+            lookahead.ask(stop);
+            self.queue.ask(&self.view, move |view| {
+                lookahead.reach(view, start);
+                let coldness = view.caches.coldness();
+                coldness.watch(stop - start, || Chunk::prepare(view, start, stop))
+            })?;
             self.asked = stop;
         }
         Ok(())
     }
-}
-
-fn mean_record_bytes(view: &View) -> u64 {
-    let bytes: u64 = view
-        .caches
-        .caches()
-        .iter()
-        .map(|cache| cache.manifest().stored_bytes)
-        .sum();
-    (bytes / view.caches.len()).max(1)
 }
 
 /// The batches of a window, gathered ahead.
@@ -282,7 +287,7 @@ impl BatchReadAhead {
     #[must_use]
     pub fn new(view: Arc<View>, start: u64, stop: u64, batch_size: u64) -> Self {
         let batch_size = batch_size.max(1);
-        let batch_bytes = batch_size.saturating_mul(mean_record_bytes(&view));
+        let batch_bytes = batch_size.saturating_mul(view.caches.coldness().mean_record_bytes());
         // Each thread has one small batch in hand, and finds another when it is done.
         let wanted = if batch_bytes < PARALLEL_BYTES as u64 {
             BATCHES_AHEAD + view.pool.num_threads() as u64

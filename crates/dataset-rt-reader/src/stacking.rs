@@ -130,7 +130,9 @@ impl View {
         let all_in_place = located
             .iter()
             .all(|record| record.in_place(caches).is_some());
-        let payloads = if all_in_place && pad_axis.is_none() {
+        // A cold disk is kept busy by gathering, and one more copy is nothing beside it.
+        let is_cold = caches.coldness().is_cold();
+        let payloads = if all_in_place && pad_axis.is_none() && !is_cold {
             Payloads::InPlace
         } else {
             Payloads::Gathered(self.gather(records)?)
@@ -295,13 +297,23 @@ impl Stacking<'_> {
         let destination = destination_of(record_bytes.saturating_mul(self.located.len()));
         let run = |(records, mut places): (Range<usize>, Vec<&mut [u8]>)| {
             let first = records.start;
-            Located::visit_all(&self.view.caches, &self.located[records], |number, _| {
-                let record = first + number;
-                if self.stack_whole(record, number, reference, outputs, &mut places, destination)? {
-                    return Ok(());
-                }
-                self.with_payload(record, |payload| {
-                    self.stack_one(record, payload, reference, outputs, number, &mut places)
+            let coldness = self.view.caches.coldness();
+            coldness.watch(records.len() as u64, || {
+                Located::visit_all(&self.view.caches, &self.located[records], |number, _| {
+                    let record = first + number;
+                    if self.stack_whole(
+                        record,
+                        number,
+                        reference,
+                        outputs,
+                        &mut places,
+                        destination,
+                    )? {
+                        return Ok(());
+                    }
+                    self.with_payload(record, |payload| {
+                        self.stack_one(record, payload, reference, outputs, number, &mut places)
+                    })
                 })
             })
         };

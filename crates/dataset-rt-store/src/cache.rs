@@ -263,6 +263,10 @@ impl Cache {
             })
     }
 
+    pub(crate) fn payloads(&self, shard: usize) -> &Payloads {
+        &self.shards[shard].payloads
+    }
+
     /// The file that holds the record at a location.
     #[must_use]
     pub fn shard_path(&self, location: &Location) -> &Path {
@@ -310,8 +314,13 @@ impl Location {
         self.stop - self.start
     }
 
+    /// Number of the shard that holds the record.
+    pub(crate) fn shard(&self) -> usize {
+        self.shard
+    }
+
     #[inline]
-    fn stored(&self) -> Range<usize> {
+    pub(crate) fn stored(&self) -> Range<usize> {
         self.start..self.stop
     }
 

@@ -10,6 +10,7 @@
     reason = "every fallible call returns StoreError"
 )]
 
+mod advice;
 mod blocks;
 mod build;
 mod build_lock;
@@ -40,6 +41,7 @@ mod verify;
 mod write_back;
 mod writer;
 
+pub use advice::Stretch;
 pub use build_lock::{BuildLock, Holder, LockAttempt};
 pub use cache::{Backend, Cache, Location};
 pub use checksum::record_checksum;

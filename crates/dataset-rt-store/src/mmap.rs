@@ -21,7 +21,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use memmap2::{Mmap, MmapOptions};
+use memmap2::{Advice, Mmap, MmapOptions};
 
 use crate::error::StoreError;
 
@@ -113,6 +113,14 @@ impl Map {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner.path
+    }
+
+    /// Asks the system to begin reading these bytes of the file; it may refuse.
+    pub(crate) fn advise(&self, offset: usize, bytes: usize) {
+        if let Some(map) = &self.inner.map {
+            // A refusal costs nothing but time.
+            let _ = map.advise_range(Advice::WillNeed, offset, bytes);
+        }
     }
 
     /// Says whether every read from the map so far gave bytes of the file; call it after copying.

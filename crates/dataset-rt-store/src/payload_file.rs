@@ -7,10 +7,13 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+
+use rustix::fs::{Advice, fadvise};
 
 use crate::error::StoreError;
 use crate::files::metadata_of_length;
@@ -59,6 +62,14 @@ impl PayloadFile {
                 })
             }
             Err(error) => Err(StoreError::io("read", &self.path)(error)),
+        }
+    }
+
+    /// Asks the system to begin reading these bytes of the file; it may refuse.
+    pub(crate) fn advise(&self, offset: u64, bytes: u64) {
+        if let Ok(file) = self.file() {
+            // A refusal costs nothing but time.
+            let _ = fadvise(&file, offset, NonZeroU64::new(bytes), Advice::WillNeed);
         }
     }
 

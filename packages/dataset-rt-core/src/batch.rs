@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataset_rt_reader::{Batch, Buffer, Gathered, MetadataTable, RecordNumber, View};
+use dataset_rt_reader::{Batch, Buffer, Gathered, Lookahead, MetadataTable, RecordNumber, View};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -142,9 +142,11 @@ impl PyBatch {
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (view, records) = self.records();
         let mut payloads: Vec<Bound<'py, PyBytes>> = Vec::with_capacity(records.len());
+        let lookahead = Lookahead::new(&view, &records);
         for part in records.chunks(LONG_BATCH) {
             py.check_signals()?;
             for &record in part {
+                lookahead.reach(payloads.len());
                 payloads.push(payload(py, &view, record)?);
             }
         }

@@ -293,14 +293,14 @@ impl PyDataset {
             .caches()
             .record_number(cache_id, sample_id)
             .map_err(CoreError::from)?;
-        self.factory.verifying(py, &view, record)
+        self.factory.single(py, &view, record)
     }
 
     fn sample_of_row<'py>(&self, py: Python<'py>, row: i64) -> PyResult<Bound<'py, PyAny>> {
         let view = self.dataset.view().map_err(CoreError::from)?;
         let row = row_number(row, view.num_rows())?;
         let record = view.record_of_row(row).map_err(CoreError::from)?;
-        self.factory.verifying(py, &view, record)
+        self.factory.single(py, &view, record)
     }
 
     fn batch_of_rows(&self, py: Python<'_>, rows: &Bound<'_, PyArray1<i64>>) -> PyResult<PyBatch> {

@@ -1,6 +1,6 @@
 //! `CachedSample` objects, built straight from the maps.
 
-use dataset_rt_reader::{Prepared, RecordNumber, View, value_at};
+use dataset_rt_reader::{Lookahead, Prepared, RecordNumber, View, value_at};
 use dataset_rt_store::{Destination, StoreError, Value};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -62,8 +62,22 @@ impl SampleFactory {
         )
     }
 
+    /// One sample by itself.
+    pub(crate) fn single<'py>(
+        &self,
+        py: Python<'py>,
+        view: &View,
+        record: RecordNumber,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let records = [record];
+        // Advice has the disk read the payload at once, and not page by page.
+        let lookahead = Lookahead::new(view, &records);
+        lookahead.reach(0);
+        self.verifying(py, view, record)
+    }
+
     /// One sample that is found and verified here and now.
-    pub(crate) fn verifying<'py>(
+    fn verifying<'py>(
         &self,
         py: Python<'py>,
         view: &View,
@@ -86,9 +100,11 @@ impl SampleFactory {
         records: &[RecordNumber],
     ) -> PyResult<Bound<'py, PyList>> {
         let mut samples = Vec::with_capacity(records.len());
+        let lookahead = Lookahead::new(view, records);
         for part in records.chunks(SAMPLES_BETWEEN_SIGNALS) {
             py.check_signals()?;
             for &record in part {
+                lookahead.reach(samples.len());
                 samples.push(self.verifying(py, view, record)?);
             }
         }

@@ -4,6 +4,7 @@
 
 mod building;
 mod caches;
+mod cold;
 mod read_ahead;
 mod snapshot;
 mod table;

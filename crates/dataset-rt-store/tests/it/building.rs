@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dataset_rt_store::{
     Algorithm, Backend, BuildLock, Cache, CacheWriter, Compression, Destination, LockAttempt,
-    SourceName, StoreError, Value, WriterOptions,
+    SourceName, StoreError, Stretch, Value, WriterOptions,
 };
 
 pub(crate) type Row<'a> = (&'a [u8], Vec<Value<'a>>);
@@ -132,6 +132,8 @@ fn read_with(path: &Path, backend: Backend) -> Result<Vec<FoundRow>, StoreError>
     (0..cache.len())
         .map(|sample| {
             let location = cache.locate(sample)?;
+            // Advice on what will be read changes nothing about what is found there.
+            cache.advise(Stretch::of(&location));
             let mut payload = vec![0; location.payload_bytes()];
             cache.read_into(&location, &mut payload, true, Destination::Cached)?;
             let row = cache.metadata().row(sample)?;
