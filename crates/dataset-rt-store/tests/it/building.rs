@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dataset_rt_store::{
     Algorithm, Backend, BuildLock, Cache, CacheWriter, Compression, LockAttempt, SourceName,
-    StoreError, Value, WriterOptions,
+    StoreError, Stretch, Value, WriterOptions,
 };
 
 pub(crate) type Row<'a> = (&'a [u8], Vec<Value<'a>>);
