@@ -1,4 +1,4 @@
-use dataset_rt_store::{Algorithm, ColumnType, Value, WriterOptions};
+use dataset_rt_store::{Algorithm, ColumnType, Stretch, Value, WriterOptions};
 use proptest::prelude::*;
 
 use crate::building::{build, compressions, files_below, open, options, read_all};
@@ -402,4 +402,26 @@ fn a_dictionary_depends_neither_on_chunks_nor_on_whether_the_build_can_be_contin
         .collect();
     assert!(written[0] == written[1]);
     assert!(written[0] == written[2]);
+}
+
+#[test]
+fn only_a_record_that_follows_in_the_same_shard_joins_a_stretch() {
+    let base = tempfile::tempdir().unwrap();
+    // Two records fill a shard.
+    let rows = vec![(&b"12345"[..], vec![]); 4];
+    let path = build(base.path(), "s", options(10), &[], &rows).unwrap();
+    let cache = open(&path).unwrap();
+    let location = |sample| cache.locate(sample).unwrap();
+    let joins = |first, second| {
+        Stretch::of(&location(first))
+            .joined(&location(second))
+            .is_some()
+    };
+    assert!(joins(0, 1));
+    assert!(joins(2, 3));
+    assert!(!joins(0, 0) && !joins(1, 0), "not what follows");
+    assert!(
+        !joins(1, 2) && !joins(0, 2) && !joins(0, 3),
+        "another shard"
+    );
 }
