@@ -25,9 +25,9 @@ HAS_WHOLE_COUNTS = os.environ.get("DATASET_RT_WHOLE_COUNTS") == "1"
 """Whether to use as many loaders and epochs as a long job does, which takes minutes."""
 
 MANY_LOADERS, MANY_PASSES, MANY_FRESH_PASSES = (500, 300, 300) if HAS_WHOLE_COUNTS else (150, 40, 5)
+# Without torch, which takes seconds to import: programs that start none of our processes need none.
 OPEN = """
 import sys, time
-import torch
 from dataset_rt import DatasetRuntime
 
 dataset = DatasetRuntime(num_workers=1).cached_dataset(sys.argv[1])
@@ -171,6 +171,8 @@ def test_an_interrupt_is_one_traceback(
 
 
 SMALL_SHARED_MEMORY = """
+import torch
+
 def large(sample):
     return torch.ones(1 << 20, dtype=torch.uint8)
 

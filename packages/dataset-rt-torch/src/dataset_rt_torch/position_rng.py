@@ -17,7 +17,7 @@ class _PositionSeed(ISpawnableSeedSequence):
     """Makes seed and position the key of a Philox generator as they are.
 
     ``Philox(key=...)`` would first ask the system for entropy, which takes several times as long
-    as all the rest, and what is spawned from such a generator would be different each time.
+    as all the rest, and nothing could be spawned from such a generator.
     """
 
     def __init__(self, seed: int, position: int) -> None:
