@@ -6,6 +6,7 @@ import os
 import torch
 
 from dataset_rt_bench.cases import loader
+from dataset_rt_bench.cases.batch import BATCH_SIZE
 from dataset_rt_bench.session import run_case
 from dataset_rt_bench.workload import Workload, row_workload
 from dataset_rt_bench.workspace import Workspace
@@ -18,7 +19,7 @@ def test_the_first_batch_comes_from_new_workers_each_time(workspace: Workspace) 
     others = set(multiprocessing.active_children())
     case = loader.start_case(loader.Workers(1, start_method="forkserver"))
     measurements = run_case(case, row_workload(5_000), workspace, repeats=1).measurements
-    assert [each.items for each in measurements] == [loader.BATCH_SIZE] * 2
+    assert [each.items for each in measurements] == [BATCH_SIZE] * 2
     # Even an empty Python takes some.
     assert all(each.facts[loader.PRIVATE_MEMORY] > 1 for each in measurements)
     assert set(multiprocessing.active_children()) <= others

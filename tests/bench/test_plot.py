@@ -19,6 +19,12 @@ from tests.bench.test_report import ENVIRONMENT
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw nothing into the repository, should something be drawn that must not be."""
+    monkeypatch.chdir(tmp_path)
+
+
 def session() -> Session:
     outcomes = [
         Outcome(

@@ -17,7 +17,9 @@ NUM_ROWS = 50
 SEED = 42
 
 # Each spawned process would import torch anew, which takes seconds.
-multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "dataset_rt_torch"])
+multiprocessing.get_context("forkserver").set_forkserver_preload(
+    ["torch", "dataset_rt_torch.loader"]
+)
 
 
 class Numbers:

@@ -15,7 +15,6 @@ from dataset_rt.exceptions import TransformError
 from dataset_rt_torch.by_value import ByValue
 from dataset_rt_torch.delivery import DeliveredBatch, packed_for_delivery
 from dataset_rt_torch.failures import BatchFailure
-from dataset_rt_torch.position_rng import rng_of_position
 from dataset_rt_torch.shared_memory import full_for, is_full
 
 if TYPE_CHECKING:
@@ -240,6 +239,9 @@ def _with_arguments(
 
     It has to be called with all of them, in order.
     """
+    # NumPy's generators take a while to import, and few transforms use them.
+    from dataset_rt_torch.position_rng import rng_of_position  # noqa: PLC0415
+
     positions = itertools.count(window.start)
 
     def transform_next(sample: CachedSample) -> Any:  # noqa: ANN401
