@@ -80,7 +80,7 @@ lock: $(UV) ## Renew both lock files after an edit of the dependencies
 	$(UV) lock
 
 .PHONY: bench
-bench: setup ## Measure against a NumPy memmap and LMDB, small sizes
+bench: setup ## Measure against memory, files, LMDB and whatever peers are installed, small sizes
 	$(RUN) python -m dataset_rt_bench --quick
 
 .PHONY: clean

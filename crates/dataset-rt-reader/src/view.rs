@@ -16,6 +16,10 @@ use crate::options::{DrawOptions, ReadOptions};
 use crate::parallel::StopFlag;
 use crate::pool::Pool;
 
+/// So many records, or bytes, take a tenth of a second from memory.
+const LONG_RECORDS: usize = 1 << 14;
+const LONG_BYTES: u64 = 256 << 20;
+
 /// Draws that one thread makes at a time.
 const DRAWS_PER_TASK: usize = 1 << 16;
 
@@ -144,6 +148,14 @@ impl View {
         let mut records = rows.to_vec();
         self.table.resolve(&mut records, self.caches.len())?;
         Ok(records)
+    }
+
+    /// Says whether reading so many records may take long enough for somebody to press Ctrl-C.
+    #[must_use]
+    pub fn takes_long(&self, records: usize) -> bool {
+        let coldness = self.caches.coldness();
+        let bytes = (records as u64).saturating_mul(coldness.mean_record_bytes());
+        records >= LONG_RECORDS || bytes >= LONG_BYTES || coldness.is_cold()
     }
 
     /// Record of one active row.

@@ -10,7 +10,7 @@ use safetensors::{Dtype, SafeTensors};
 
 use crate::batch::{PyBatch, array_over};
 use crate::error::InvalidRecordError;
-use crate::gateway::{OnSignal, interruptible};
+use crate::gateway::detached_or_interruptible;
 use crate::table::into_numpy;
 
 /// NumPy's name and the name in the format.
@@ -133,11 +133,9 @@ pub(crate) fn stack_arrays<'py>(
     pad_axis: Option<usize>,
 ) -> PyResult<Vec<Stacked<'py>>> {
     let (view, records) = batch.records();
-    let stacked = interruptible(
-        py,
-        move || view.stack_arrays(&records, pad_axis),
-        &OnSignal::Leave,
-    )?;
+    let takes_long = view.takes_long(records.len());
+    let stack = move || view.stack_arrays(&records, pad_axis);
+    let stacked = detached_or_interruptible(py, takes_long, stack)?;
     stacked
         .into_iter()
         .map(|array| {

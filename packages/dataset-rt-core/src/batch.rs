@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyList, PyMemoryView, PySequence};
 
 use crate::buffer::{PyBatchBuffer, PyMappedBytes};
 use crate::dataset::LONG_BATCH;
-use crate::gateway::{OnSignal, detached, interruptible};
+use crate::gateway::{OnSignal, detached, detached_or_interruptible, interruptible};
 use crate::samples::{SampleFactory, payload};
 use crate::table::{PyMetadataTable, as_signed, into_numpy};
 
@@ -51,7 +51,7 @@ impl PyBatch {
     fn gathered(&self, py: Python<'_>) -> PyResult<Gathered> {
         let is_read = self.lock().first_position().is_some();
         let (view, records) = self.records();
-        if is_read || records.len() < LONG_BATCH {
+        if is_read || !view.takes_long(records.len()) {
             return detached(py, || self.lock().take_gathered());
         }
         interruptible(py, move || view.gather(&records), &OnSignal::Leave)
@@ -156,13 +156,9 @@ impl PyBatch {
     /// Payloads as read-only memoryviews into the mapped files.
     fn views<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (view, records) = self.records();
-        let is_long = records.len() >= LONG_BATCH;
+        let takes_long = view.takes_long(records.len());
         let find = move || view.places(&records);
-        let places = if is_long {
-            interruptible(py, find, &OnSignal::Leave)?
-        } else {
-            detached(py, find)?
-        };
+        let places = detached_or_interruptible(py, takes_long, find)?;
         // Parts of one view of each shard: that takes half the time of a view for each payload.
         let mut shards: HashMap<(usize, usize), Bound<'py, PySequence>> = HashMap::new();
         let mut views = Vec::with_capacity(places.len());
@@ -194,11 +190,7 @@ impl PyBatch {
         let (view, records) = self.records();
         let is_long = records.len() >= LONG_BATCH;
         let gather = move || view.caches().gather_metadata(&records);
-        let columns = if is_long {
-            interruptible(py, gather, &OnSignal::Leave)?
-        } else {
-            detached(py, gather)?
-        };
+        let columns = detached_or_interruptible(py, is_long, gather)?;
         let table = MetadataTable {
             schema: columns.schema(),
             batches: vec![columns],

@@ -15,7 +15,7 @@ use pyo3_arrow::PyRecordBatchReader;
 
 use crate::batch::PyBatch;
 use crate::error::{ConfigError, CoreError};
-use crate::gateway::{OnSignal, detached, interruptible};
+use crate::gateway::{OnSignal, detached, detached_or_interruptible, interruptible};
 use crate::iterators::{PyBatchIterator, PySampleIterator};
 use crate::pool::PyThreadPool;
 use crate::samples::SampleFactory;
@@ -257,11 +257,8 @@ impl PyDataset {
             }
             Ok::<_, ReaderError>(batch)
         };
-        let batch = if stop.saturating_sub(start) < LONG_BATCH as u64 {
-            detached(py, read)?
-        } else {
-            interruptible(py, read, &OnSignal::Leave)?
-        };
+        let is_long = stop.saturating_sub(start) >= LONG_BATCH as u64;
+        let batch = detached_or_interruptible(py, is_long, read)?;
         Ok(self.batch(batch))
     }
 
@@ -314,11 +311,7 @@ impl PyDataset {
                 .collect::<Result<_, CoreError>>()?;
             Ok::<_, CoreError>(Batch::of_rows(view, rows)?)
         };
-        let batch = if is_long {
-            interruptible(py, find, &OnSignal::Leave)?
-        } else {
-            detached(py, find)?
-        };
+        let batch = detached_or_interruptible(py, is_long, find)?;
         Ok(self.batch(batch))
     }
 

@@ -50,6 +50,24 @@ where
     interruptible_with(py, work, on_signal, || Ok(()))
 }
 
+/// Runs work that only computes or reads: in a thread of its own, which takes a moment to start, where
+/// it may take long enough for somebody to press Ctrl-C.
+pub(crate) fn detached_or_interruptible<T, E>(
+    py: Python<'_>,
+    takes_long: bool,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> PyResult<T>
+where
+    T: Send + 'static,
+    E: Into<CoreError> + Send + 'static,
+{
+    if takes_long {
+        interruptible(py, work, &OnSignal::Leave)
+    } else {
+        detached(py, work)
+    }
+}
+
 /// As [`interruptible`]; `tick` is called again and again while the work goes on, and an error of
 /// it counts as a signal.
 pub(crate) fn interruptible_with<T, E>(
