@@ -37,8 +37,6 @@ def make_loader(dataset: CachedDataset, **options: Any) -> Any:
     )
 
 
-# Torch raises in whatever line runs when a worker dies, and that may be a finaliser.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("number", "message"),
     [

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _PROCESS_ID = re.compile(r"\(pid (\d+)\)")
 _NOBODY: frozenset[int] = frozenset()
+# Where the main thread blocks until a batch comes: in the pipe of the workers, or in the queue of
+# the thread that pins memory.
+_WAITING = {("selectors", "select"), ("threading", "wait")}
 
 
 class _Notices:
@@ -42,15 +45,23 @@ class _Notices:
         self.num_starting = 0
         self.num_kept = 0
 
-    def keeps(self, error: RuntimeError) -> bool:
-        """Return whether a death is that of a worker that nobody waits for."""
+    def keeps(self, error: RuntimeError, frame: FrameType | None) -> bool:
+        """Return whether a death is that of a worker that nobody waits for right now.
+
+        Between two waits there may be a finaliser, where an exception would be lost. Torch looks
+        at its workers before it has waited for long.
+        """
         found = _PROCESS_ID.search(str(error))
         if found is None:
             return False
         process_id = int(found[1])
-        if process_id in self.awaited:
+        if process_id in self.awaited and _is_waiting(frame):
             return False
         return process_id in self.workers or self.num_starting > 0
+
+
+def _is_waiting(frame: FrameType | None) -> bool:
+    return frame is not None and (frame.f_globals.get("__name__"), frame.f_code.co_name) in _WAITING
 
 
 _notices = _Notices()
@@ -67,7 +78,7 @@ class _Handler:
             try:
                 self._then(number, frame)
             except RuntimeError as error:
-                if not _notices.keeps(error):
+                if not _notices.keeps(error, frame):
                     raise
                 # Torch names the dead of one loader each time, and each only once.
                 _notices.num_kept += 1
