@@ -11,7 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dataset_rt import CachedDataset, CacheInput, DatasetRuntime
+from dataset_rt import (
+    CachedDataset,
+    CacheInput,
+    DatasetRuntime,
+    ShardCompression,
+    WriterConfig,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +53,7 @@ def interrupted(
     main = threading.main_thread().ident
     assert main is not None
 
-    def run(call: Callable[[CachedDataset], object]) -> CachedDataset:
+    def run(call: Callable[[CachedDataset], object], path: Path = path) -> CachedDataset:
         while True:
             dataset = runtime.cached_dataset(path)
             # The first array loads NumPy's C interface by Python code, which is not what is tested.
@@ -118,6 +124,39 @@ def test_reading_can_be_interrupted_and_done_again(
 ) -> None:
     dataset = interrupted(call)
     assert len(call(dataset)) > 0
+
+
+class LargeRecords:
+    """Few records that are large, and small on the disk."""
+
+    name = "large records"
+
+    def __iter__(self) -> Iterator[CacheInput]:
+        return (CacheInput(bytes([number]) * (4 << 20), {}) for number in range(4))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda dataset: dataset.get_items([(dataset.caches[0].id, 0)] * 100),
+        lambda dataset: dataset.rows[[0] * 100].data,
+        lambda dataset: dataset.rows[[0] * 100].samples,
+        lambda dataset: dataset.rows[[0] * 100].buffer,
+        lambda dataset: dataset._native.batch_of_window(0, 100).buffer,
+    ],
+    ids=["get_items", "data", "samples", "buffer", "window"],
+)
+def test_reading_few_large_records_can_be_interrupted(
+    interrupted: Callable[..., CachedDataset],
+    call: Callable[[CachedDataset], Any],
+    write: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    compression = ShardCompression(algo="zstd")
+    path = write(
+        LargeRecords(), tmp_path, writer_config=WriterConfig(shard_compression=compression)
+    )
+    interrupted(call, path)
 
 
 def test_a_fingerprint_that_was_interrupted_is_right_the_next_time(

@@ -100,6 +100,12 @@ impl Batch {
         self.padding_from
     }
 
+    /// Says whether the payloads have been copied and not been taken out.
+    #[must_use]
+    pub fn is_gathered(&self) -> bool {
+        self.gathered.get().is_some()
+    }
+
     /// The payloads, copied and verified at the first call.
     pub fn gathered(&self) -> Result<&Gathered, ReaderError> {
         if let Some(gathered) = self.gathered.get() {

@@ -108,6 +108,16 @@ impl CacheSet {
         self.first_records[self.caches.len()]
     }
 
+    /// Bytes of a payload, on average; at least one.
+    pub(crate) fn mean_payload_bytes(&self) -> u64 {
+        let bytes: u64 = self
+            .caches
+            .iter()
+            .map(|cache| cache.manifest().payload_bytes)
+            .sum();
+        (bytes / self.len()).max(1)
+    }
+
     /// Metadata columns of the dataset.
     #[must_use]
     pub fn columns(&self) -> &[Column] {

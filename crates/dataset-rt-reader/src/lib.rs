@@ -47,8 +47,8 @@ pub use metadata_table::{CACHE_ID_COLUMN, MetadataTable, SAMPLE_ID_COLUMN, WEIGH
 pub use options::{DrawOptions, ReadOptions, SchemaRule};
 pub use parallel::StopFlag;
 pub use pool::{Pool, available_parallelism};
-pub use prepared::Prepared;
-pub use read_ahead::{BatchReadAhead, SampleReadAhead, Step};
+pub use prepared::{Chunk, Prepared};
+pub use read_ahead::{BatchReadAhead, SampleReadAhead, Step, Waiting};
 pub use stacking::StackedArray;
 pub use verify::{Damage, Verification, VerifyProgress, verify_cache};
 pub use view::View;

@@ -1,7 +1,7 @@
 //! Advice on the records that are read next, ahead of the threads that read them.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use dataset_rt_store::Stretch;
@@ -85,7 +85,11 @@ impl<'a> Lookahead<'a> {
         // What is read first is asked for first, before two threads can get ahead of it.
         self.reach(0);
         let rest = Mutex::new((0, tasks.into_iter()));
+        let has_failed = AtomicBool::new(false);
         let take = || {
+            if has_failed.load(Ordering::Relaxed) {
+                return None;
+            }
             let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
             let task = rest.1.next()?;
             let place = rest.0;
@@ -95,7 +99,7 @@ impl<'a> Lookahead<'a> {
         let work_on = |_| {
             while let Some((place, task)) = take() {
                 self.reach(place);
-                work(task)?;
+                work(task).inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
             }
             Ok(())
         };

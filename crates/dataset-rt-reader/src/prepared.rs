@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dataset_rt_store::{Destination, Value};
 
+use crate::active_table::RecordNumber;
 use crate::caches::{CacheSet, value_at};
 use crate::error::ReaderError;
 use crate::gather::Located;
@@ -14,6 +15,9 @@ use crate::view::View;
 /// each costs the thread that touches it first a walk through the page tables; out of a few
 /// neighbouring pages the consumer copies them faster. Larger ones are worth more than a second copy.
 const COPIED_BYTES: usize = 8 << 10;
+
+/// Bytes of payloads in one chunk, if that is more than one sample.
+pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 
 /// One sample, found and verified.
 #[derive(Debug, Clone)]
@@ -85,10 +89,12 @@ impl Prepared {
 
 /// Consecutive samples, up to the first that failed.
 #[derive(Debug, Default)]
-pub(crate) struct Chunk {
+pub struct Chunk {
     contents: Arc<Contents>,
     next: usize,
     error: Option<ReaderError>,
+    /// The positions that were asked for, if these are draws.
+    positions: Range<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -118,23 +124,59 @@ enum Stored {
 }
 
 impl Chunk {
-    /// Finds, verifies and decodes the samples at these positions.
+    /// Finds, verifies and decodes the samples at these positions, as far as they fit a chunk.
     pub(crate) fn prepare(view: &View, start: u64, stop: u64) -> Self {
+        let rows = view.draws(start, stop);
+        let chunk = match rows.and_then(|rows| view.records_of_rows(&rows)) {
+            Ok(records) => Self::of_records(view, &records),
+            Err(error) => Self {
+                error: Some(error),
+                ..Self::default()
+            },
+        };
+        Self {
+            positions: start..stop,
+            ..chunk
+        }
+    }
+
+    /// The positions that were asked for and did not fit.
+    pub(crate) fn rest(&self) -> Option<(u64, u64)> {
+        let start = self.positions.start + self.len() as u64;
+        (self.error.is_none() && start < self.positions.end).then_some((start, self.positions.end))
+    }
+
+    /// Verifies and decodes these samples, as far as they fit a chunk: at least the first.
+    #[must_use]
+    pub fn of_records(view: &View, records: &[RecordNumber]) -> Self {
         let mut contents = Contents {
             columns: view.caches.columns().len(),
             ..Contents::default()
         };
-        let error = contents.fill(view, start, stop).err();
+        let error = contents.fill(view, records).err();
         Self {
             contents: Arc::new(contents),
             next: 0,
             error,
+            positions: 0..0,
         }
+    }
+
+    /// Number of samples that were prepared.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.contents.entries.len()
+    }
+
+    /// Says whether none was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The next sample.
     #[inline]
-    pub(crate) fn next_sample(&mut self) -> Option<Prepared> {
+    pub fn next_sample(&mut self) -> Option<Prepared> {
         let number = self.next;
         (number < self.contents.entries.len()).then(|| {
             self.next += 1;
@@ -146,22 +188,27 @@ impl Chunk {
     }
 
     /// What ended the chunk early, once.
-    pub(crate) fn take_error(&mut self) -> Option<ReaderError> {
+    pub fn take_error(&mut self) -> Option<ReaderError> {
         self.error.take()
     }
 }
 
 impl Contents {
-    fn fill(&mut self, view: &View, start: u64, stop: u64) -> Result<(), ReaderError> {
+    fn fill(&mut self, view: &View, records: &[RecordNumber]) -> Result<(), ReaderError> {
         let caches = &*view.caches;
-        let rows = view.draws(start, stop)?;
-        let records = view.records_of_rows(&rows)?;
         let mut located = Vec::with_capacity(records.len());
         let mut found = Ok(());
-        Located::prefetch(caches, &records);
-        for record in records {
+        let mut bytes = 0_u64;
+        Located::prefetch(caches, records);
+        for &record in records {
             match Located::find(caches, record) {
-                Ok(record) => located.push(record),
+                Ok(record) => {
+                    bytes = bytes.saturating_add(record.location.payload_bytes() as u64);
+                    if bytes > CHUNK_BYTES && !located.is_empty() {
+                        break;
+                    }
+                    located.push(record);
+                }
                 // The samples in front of it are good.
                 Err(error) => {
                     found = Err(error.into());

@@ -13,12 +13,10 @@ use crate::batch::Batch;
 use crate::error::ReaderError;
 use crate::gather::PARALLEL_BYTES;
 use crate::lookahead::WindowLookahead;
-use crate::prepared::{Chunk, Prepared};
+use crate::prepared::{CHUNK_BYTES, Chunk, Prepared};
 use crate::task::Task;
 use crate::view::View;
 
-/// Samples are prepared in chunks of about this many bytes.
-const CHUNK_BYTES: u64 = 1 << 20;
 /// A chunk of this many bytes is worth waking a thread, so smaller ones are not made to employ more.
 const HANDED_OUT_BYTES: u64 = 128 << 10;
 /// If all that may be prepared ahead takes less than this, the consumer had better do it itself.
@@ -38,20 +36,63 @@ const BATCHES_AHEAD_BYTES: u64 = 256 << 20;
 
 /// What a consumer can do next.
 #[derive(Debug)]
-pub enum Step<T> {
+pub enum Step<T, W = T> {
     /// Take the next item.
     Ready(T),
     /// Wait, then ask again.
-    Wait,
+    Wait(Waiting<W>),
     /// Stop: the window is exhausted.
     End,
+}
+
+/// An item that is not ready yet. It is waited for without the iterator, which others may ask for
+/// its position meanwhile, or which a child may be forked with.
+#[derive(Debug)]
+pub struct Waiting<T> {
+    task: Arc<Task<T>>,
+    helps: Help,
+}
+
+/// What one who waits for an item does about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Help {
+    /// Nothing: a thread of the pool prepares it.
+    Never,
+    /// Prepares it, if no thread has begun after a while: on a busy machine that takes less time than
+    /// waiting for one.
+    Late,
+    /// Prepares it: nobody else was asked to.
+    AtOnce,
+}
+
+impl<T> Waiting<T> {
+    /// Sees to it that the item is ready, or waits for it, but no longer than this.
+    pub fn wait(&self, timeout: Duration) {
+        match self.helps {
+            Help::Never => {}
+            Help::Late => {
+                self.task.wait(WAKING_TIME);
+                self.task.run();
+            }
+            Help::AtOnce => self.task.run(),
+        }
+        self.task.wait(timeout);
+    }
 }
 
 /// Items that pool threads prepare, received in the order in which they were asked for.
 #[derive(Debug)]
 struct Queue<T> {
-    pending: VecDeque<Arc<Task<T>>>,
+    /// The items, and whether the pool prepares them.
+    pending: VecDeque<(Arc<Task<T>>, bool)>,
     process: u32,
+}
+
+/// How an item is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Order {
+    by_pool: bool,
+    in_front: bool,
 }
 
 impl<T: Send + 'static> Queue<T> {
@@ -78,22 +119,30 @@ impl<T: Send + 'static> Queue<T> {
         true
     }
 
+    /// Asks the pool, or whoever waits for it, for one more item at the end or in front of all others.
     fn ask(
         &mut self,
         view: &Arc<View>,
+        order: Order,
         work: impl FnOnce(&Arc<View>) -> T + Send + 'static,
     ) -> Result<(), ReaderError> {
         let of_task = Arc::clone(view);
         let task = Arc::new(Task::new(move || work(&of_task)));
-        let of_pool = Arc::clone(&task);
-        view.pool.threads()?.spawn(move || of_pool.run());
-        self.pending.push_back(task);
+        if order.by_pool {
+            let of_pool = Arc::clone(&task);
+            view.pool.threads()?.spawn(move || of_pool.run());
+        }
+        if order.in_front {
+            self.pending.push_front((task, order.by_pool));
+        } else {
+            self.pending.push_back((task, order.by_pool));
+        }
         Ok(())
     }
 
     fn take(&mut self) -> Result<Option<T>, ReaderError> {
         let item = match self.pending.front() {
-            Some(task) => task.take()?,
+            Some((task, _)) => task.take()?,
             None => None,
         };
         if item.is_some() {
@@ -102,25 +151,23 @@ impl<T: Send + 'static> Queue<T> {
         Ok(item)
     }
 
-    /// Waits for the next item, but no longer than this.
-    fn wait(&self, timeout: Duration) {
-        if let Some(task) = self.pending.front() {
-            task.wait(timeout);
-        }
-    }
-
-    /// Prepares the next item here and now, unless a pool thread is at it.
-    fn help(&self) {
-        if let Some(task) = self.pending.front() {
-            task.run();
-        }
+    /// The next item, to be waited for; `helps` says what to do about what the pool prepares.
+    fn waiting(&self, helps: Help) -> Option<Waiting<T>> {
+        let (task, by_pool) = self.pending.front()?;
+        Some(Waiting {
+            task: Arc::clone(task),
+            helps: if *by_pool { helps } else { Help::AtOnce },
+        })
     }
 }
 
 impl<T> Drop for Queue<T> {
     fn drop(&mut self) {
-        for task in &self.pending {
-            task.cancel();
+        if self.process == std::process::id() {
+            self.pending.drain(..).for_each(|(task, _)| task.cancel());
+        } else {
+            // A thread of the parent may have held a lock of theirs at the fork.
+            std::mem::forget(std::mem::take(&mut self.pending));
         }
     }
 }
@@ -148,7 +195,7 @@ impl SampleReadAhead {
     /// Starts at `start`; nothing is read before the first step.
     #[must_use]
     pub fn new(view: Arc<View>, start: u64, stop: u64) -> Self {
-        let record_bytes = view.caches.coldness().mean_record_bytes();
+        let record_bytes = view.caches.mean_payload_bytes();
         let window = view.read.prefetch_size.max(1) as u64;
         let shared_out = window.div_ceil(view.pool.num_threads() as u64);
         let chunk_samples = (CHUNK_BYTES / record_bytes)
@@ -197,7 +244,7 @@ impl SampleReadAhead {
     }
 
     /// The next sample, if it is ready. After an error there are no more.
-    pub fn step(&mut self) -> Result<Step<Prepared>, ReaderError> {
+    pub fn step(&mut self) -> Result<Step<Prepared, Chunk>, ReaderError> {
         loop {
             if let Some(prepared) = self.current.next_sample() {
                 self.position += 1;
@@ -216,57 +263,59 @@ impl SampleReadAhead {
                 self.lookahead = Arc::new(WindowLookahead::new(self.position));
             }
             self.ask_ahead()?;
-            match self.queue.take()? {
-                Some(chunk) => {
-                    self.current = chunk;
-                    self.ask_ahead()?;
+            if let Some(chunk) = self.queue.take()? {
+                if let Some((start, stop)) = chunk.rest() {
+                    self.ask(start, stop, true)?;
                 }
-                None => return Ok(Step::Wait),
+                self.current = chunk;
+                self.ask_ahead()?;
+                continue;
+            }
+            let helps = if self.chunk_samples <= HELPED_SAMPLES {
+                Help::Late
+            } else {
+                Help::Never
+            };
+            match self.queue.waiting(helps) {
+                Some(waiting) => return Ok(Step::Wait(waiting)),
+                None => return Ok(Step::End),
             }
         }
-    }
-
-    /// Sees to it that there is a next sample, or waits for it, but no longer than this.
-    ///
-    /// What no pool thread has begun after a while is prepared by the caller: on a busy machine
-    /// that takes less time than waiting for one.
-    pub fn wait(&mut self, timeout: Duration) {
-        if self.reads_here() && self.queue.len() == 0 {
-            let (start, stop) = (self.position, self.next_stop());
-            let coldness = self.view.caches.coldness();
-            self.current = coldness.watch(stop - start, || Chunk::prepare(&self.view, start, stop));
-            self.asked = stop;
-            return;
-        }
-        if self.chunk_samples <= HELPED_SAMPLES {
-            self.queue.wait(WAKING_TIME);
-            self.queue.help();
-        }
-        self.queue.wait(timeout);
     }
 
     fn reads_here(&self) -> bool {
         self.is_small && !self.view.caches.coldness().is_cold()
     }
 
-    /// Where a chunk that begins with the next position to ask for ends.
-    fn next_stop(&self) -> u64 {
-        self.asked.saturating_add(self.chunk_samples).min(self.stop)
-    }
-
     fn ask_ahead(&mut self) -> Result<(), ReaderError> {
-        while self.asked < self.stop && self.queue.len() < self.chunks_ahead && !self.reads_here() {
-            let (start, stop) = (self.asked, self.next_stop());
-            let lookahead = Arc::clone(&self.lookahead);
-            lookahead.ask(stop);
-            self.queue.ask(&self.view, move |view| {
-                lookahead.reach(view, start);
-                let coldness = view.caches.coldness();
-                coldness.watch(stop - start, || Chunk::prepare(view, start, stop))
-            })?;
-            self.asked = stop;
+        // What the consumer prepares itself, it prepares when it comes to it.
+        let chunks_ahead = if self.reads_here() {
+            1
+        } else {
+            self.chunks_ahead
+        };
+        while self.asked < self.stop && self.queue.len() < chunks_ahead {
+            let start = self.asked;
+            self.asked = start.saturating_add(self.chunk_samples).min(self.stop);
+            self.ask(start, self.asked, false)?;
         }
         Ok(())
+    }
+
+    fn ask(&mut self, start: u64, stop: u64, in_front: bool) -> Result<(), ReaderError> {
+        let lookahead = Arc::clone(&self.lookahead);
+        if !in_front {
+            lookahead.ask(stop);
+        }
+        let order = Order {
+            by_pool: !self.reads_here(),
+            in_front,
+        };
+        self.queue.ask(&self.view, order, move |view| {
+            lookahead.reach(view, start);
+            let coldness = view.caches.coldness();
+            coldness.watch(stop - start, || Chunk::prepare(view, start, stop))
+        })
     }
 }
 
@@ -287,7 +336,7 @@ impl BatchReadAhead {
     #[must_use]
     pub fn new(view: Arc<View>, start: u64, stop: u64, batch_size: u64) -> Self {
         let batch_size = batch_size.max(1);
-        let batch_bytes = batch_size.saturating_mul(view.caches.coldness().mean_record_bytes());
+        let batch_bytes = batch_size.saturating_mul(view.caches.mean_payload_bytes());
         // Each thread has one small batch in hand, and finds another when it is done.
         let wanted = if batch_bytes < PARALLEL_BYTES as u64 {
             BATCHES_AHEAD + view.pool.num_threads() as u64
@@ -307,6 +356,14 @@ impl BatchReadAhead {
         }
     }
 
+    /// Counts with batches as large as the latest, where records that are drawn are larger than most.
+    fn learn_from(&mut self, batch: &Batch) -> Result<(), ReaderError> {
+        let bytes = batch.gathered()?.buffer.bytes().len() as u64;
+        let fitting = BATCHES_AHEAD_BYTES / bytes.max(1);
+        self.batches_ahead = self.batches_ahead.min(fitting).max(1);
+        Ok(())
+    }
+
     /// Position of the first sample of the next batch.
     #[must_use]
     pub fn position(&self) -> u64 {
@@ -314,7 +371,7 @@ impl BatchReadAhead {
     }
 
     /// The next batch, if it is ready. After an error there are no more.
-    pub fn step(&mut self) -> Result<Step<Batch>, ReaderError> {
+    pub fn step(&mut self) -> Result<Step<Batch, Result<Batch, ReaderError>>, ReaderError> {
         if self.position >= self.stop {
             return Ok(Step::End);
         }
@@ -325,6 +382,7 @@ impl BatchReadAhead {
         match self.queue.take()? {
             Some(Ok(batch)) => {
                 self.position += batch.len() as u64;
+                self.learn_from(&batch)?;
                 self.ask_ahead()?;
                 Ok(Step::Ready(batch))
             }
@@ -332,20 +390,22 @@ impl BatchReadAhead {
                 self.stop = self.position;
                 Err(error)
             }
-            None => Ok(Step::Wait),
+            None => Ok(match self.queue.waiting(Help::Never) {
+                Some(waiting) => Step::Wait(waiting),
+                None => Step::End,
+            }),
         }
-    }
-
-    /// Waits for the next batch, but no longer than this.
-    pub fn wait(&self, timeout: Duration) {
-        self.queue.wait(timeout);
     }
 
     fn ask_ahead(&mut self) -> Result<(), ReaderError> {
         while self.asked < self.stop && self.queue.len() < self.batches_ahead {
             let start = self.asked;
             let stop = start.saturating_add(self.batch_size).min(self.stop);
-            self.queue.ask(&self.view, move |view| {
+            let order = Order {
+                by_pool: true,
+                in_front: false,
+            };
+            self.queue.ask(&self.view, order, move |view| {
                 let batch = Batch::of_window(Arc::clone(view), start, stop, u64::MAX)?;
                 batch.gathered()?;
                 Ok(batch)

@@ -517,15 +517,33 @@ impl Stacking<'_> {
                 |place| format!("{:?} of shape {:?}", place.dtype, place.shape),
             )
         };
+        let hint = found
+            .zip(expected)
+            .and_then(|(one, other)| ragged_axis(one, other));
+        let hint = hint.map_or_else(String::new, |axis| {
+            format!("\nhint: CachedBatch.arrays(pad_axis={axis}) fills up the shorter ones")
+        });
         ReaderError::NotStackable {
             reason: format!(
-                "array {name:?} is {} in {} and {} in {}, and only arrays that agree are stacked\n\
-                 hint: pad_axis fills up arrays that differ in the length of one axis",
+                "array {name:?} is {} in {} and {} in {}, and only arrays that agree are stacked{hint}",
                 described(found),
                 self.name_of(record),
                 described(expected),
                 self.name_of(0),
             ),
         }
+    }
+}
+
+/// The axis in which two arrays differ, if it is one and they agree in all else.
+fn ragged_axis(one: &Place, other: &Place) -> Option<usize> {
+    if one.dtype != other.dtype || one.shape.len() != other.shape.len() {
+        return None;
+    }
+    let lengths = one.shape.iter().zip(&other.shape);
+    let mut differing = lengths.enumerate().filter(|(_, (one, other))| one != other);
+    match (differing.next(), differing.next()) {
+        (Some((axis, _)), None) => Some(axis),
+        _ => None,
     }
 }

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use crate::active_table::{ActiveTable, RecordNumber};
 use crate::caches::{CacheSet, SharedCaches};
 use crate::error::ReaderError;
+use crate::gather::Located;
 use crate::huge::HugeArray;
 use crate::options::{DrawOptions, ReadOptions};
 use crate::parallel::StopFlag;
@@ -19,6 +20,9 @@ use crate::pool::Pool;
 /// So many records, or bytes, take a tenth of a second from memory.
 const LONG_RECORDS: usize = 1 << 14;
 const LONG_BYTES: u64 = 256 << 20;
+
+/// A payload of this length is verified and copied in the time that it takes to let others run.
+const QUICK_BYTES: usize = 64 << 10;
 
 /// Draws that one thread makes at a time.
 const DRAWS_PER_TASK: usize = 1 << 16;
@@ -150,12 +154,58 @@ impl View {
         Ok(records)
     }
 
-    /// Says whether reading so many records may take long enough for somebody to press Ctrl-C.
+    /// Says whether reading these records may take long enough for somebody to press Ctrl-C.
     #[must_use]
-    pub fn takes_long(&self, records: usize) -> bool {
-        let coldness = self.caches.coldness();
-        let bytes = (records as u64).saturating_mul(coldness.mean_record_bytes());
-        records >= LONG_RECORDS || bytes >= LONG_BYTES || coldness.is_cold()
+    pub fn takes_long(&self, records: &[RecordNumber]) -> bool {
+        if records.len() >= LONG_RECORDS || self.caches.coldness().is_cold() {
+            return true;
+        }
+        // What cannot be found is refused soon enough by the read.
+        let located = records
+            .iter()
+            .flat_map(|&record| Located::find(&self.caches, record));
+        let bytes = located.fold(0, |bytes: u64, record| {
+            bytes.saturating_add(record.location.payload_bytes() as u64)
+        });
+        bytes >= LONG_BYTES
+    }
+
+    /// Says the same of finding the records at these positions, and reading them if that is asked for.
+    #[must_use]
+    pub fn drawing_takes_long(&self, start: u64, stop: u64, reads: bool) -> bool {
+        let records = stop.saturating_sub(start);
+        if records >= LONG_RECORDS as u64 || !reads {
+            return records >= LONG_RECORDS as u64;
+        }
+        // Which records they are is not known yet; what cannot be found is refused soon enough.
+        let rows = self.draws(start, stop);
+        let found = rows.and_then(|rows| self.records_of_rows(&rows));
+        found.is_ok_and(|records| self.takes_long(&records))
+    }
+
+    /// How many of these records, at least one, have payloads of no more than so many bytes.
+    #[must_use]
+    pub fn records_within(&self, records: &[RecordNumber], most_bytes: u64) -> usize {
+        let mut bytes = 0_u64;
+        let fits = |&&record: &&RecordNumber| {
+            // One that cannot be found ends the read that comes to it.
+            if let Ok(located) = Located::find(&self.caches, record) {
+                bytes = bytes.saturating_add(located.location.payload_bytes() as u64);
+            }
+            bytes <= most_bytes
+        };
+        let count = records.iter().take_while(fits).count();
+        count.max(1).min(records.len())
+    }
+
+    /// Says whether one record is read in no time: in the map, in memory, and not long.
+    #[must_use]
+    pub fn is_quick(&self, record: RecordNumber) -> bool {
+        !self.caches.coldness().is_cold()
+            && Located::find(&self.caches, record).is_ok_and(|located| {
+                located.location.payload_bytes() <= QUICK_BYTES
+                    && located.in_place(&self.caches).is_some()
+            })
     }
 
     /// Record of one active row.

@@ -234,9 +234,10 @@ impl Cache {
                 }
                 STORED.with_borrow_mut(|stored| {
                     stored.resize(location.stored().len(), 0);
-                    file.read(location.start as u64, stored)?;
-                    verified(file.path(), stored)?;
-                    let decoded = self.decode(location, file.path(), stored, out);
+                    let decoded = file
+                        .read(location.start as u64, stored)
+                        .and_then(|()| verified(file.path(), stored))
+                        .and_then(|()| self.decode(location, file.path(), stored, out));
                     if stored.capacity() > MAX_KEPT_BYTES {
                         *stored = Vec::new();
                     }

@@ -128,7 +128,9 @@ impl<'a> Record<'a> {
         self.verify_if(self.payload, verify)
     }
 
-    fn verify_if(&self, bytes: &[u8], verify: bool) -> Result<(), StoreError> {
+    /// Verifies a copy of the payload, or only says whether it came from the file.
+    #[inline]
+    pub fn verify_if(&self, bytes: &[u8], verify: bool) -> Result<(), StoreError> {
         if verify {
             self.verify(bytes)
         } else {

@@ -14,7 +14,7 @@ use crate::gateway::detached_or_interruptible;
 use crate::table::into_numpy;
 
 /// NumPy's name and the name in the format.
-const DTYPES: [(&str, Dtype); 14] = [
+const DTYPES: [(&str, Dtype); 16] = [
     ("bool", Dtype::BOOL),
     ("uint8", Dtype::U8),
     ("int8", Dtype::I8),
@@ -29,6 +29,8 @@ const DTYPES: [(&str, Dtype); 14] = [
     ("float64", Dtype::F64),
     ("complex64", Dtype::C64),
     ("bfloat16", Dtype::BF16),
+    ("float8_e4m3fn", Dtype::F8_E4M3),
+    ("float8_e5m2", Dtype::F8_E5M2),
 ];
 
 /// Key of the free-form strings in a safetensors header.
@@ -133,7 +135,7 @@ pub(crate) fn stack_arrays<'py>(
     pad_axis: Option<usize>,
 ) -> PyResult<Vec<Stacked<'py>>> {
     let (view, records) = batch.records();
-    let takes_long = view.takes_long(records.len());
+    let takes_long = view.takes_long(&records);
     let stack = move || view.stack_arrays(&records, pad_axis);
     let stacked = detached_or_interruptible(py, takes_long, stack)?;
     stacked

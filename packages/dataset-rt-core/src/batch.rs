@@ -13,8 +13,11 @@ use pyo3::types::{PyBytes, PyList, PyMemoryView, PySequence};
 use crate::buffer::{PyBatchBuffer, PyMappedBytes};
 use crate::dataset::LONG_BATCH;
 use crate::gateway::{OnSignal, detached, detached_or_interruptible, interruptible};
-use crate::samples::{SampleFactory, payload};
+use crate::samples::SampleFactory;
 use crate::table::{PyMetadataTable, as_signed, into_numpy};
+
+/// Payloads that are read at once to become bytes objects, unless one is larger.
+const DATA_PART_BYTES: u64 = 8 << 20;
 
 /// Payloads and offsets.
 type Payloads = (Py<PyArray1<u8>>, Py<PyArray1<i64>>);
@@ -40,18 +43,23 @@ impl PyBatch {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What to read, without the lock: Python objects are made from it, and making them may run
-    /// finalisers that ask for this batch again.
+    /// What to read, without the lock: Python objects are made from it, and making them may run other
+    /// Python code, which asks for this batch again. No getter makes any with the lock.
     pub(crate) fn records(&self) -> (Arc<View>, Vec<RecordNumber>) {
         let batch = self.lock();
         (Arc::clone(batch.view()), batch.records().to_vec())
     }
 
+    fn first_position_and_length(&self) -> (Option<u64>, u64) {
+        let batch = self.lock();
+        (batch.first_position(), batch.len() as u64)
+    }
+
     /// Reads the payloads, unless that has been done.
     fn gathered(&self, py: Python<'_>) -> PyResult<Gathered> {
-        let is_read = self.lock().first_position().is_some();
+        let is_read = self.lock().is_gathered();
         let (view, records) = self.records();
-        if is_read || !view.takes_long(records.len()) {
+        if is_read || !view.takes_long(&records) {
             return detached(py, || self.lock().take_gathered());
         }
         interruptible(py, move || view.gather(&records), &OnSignal::Leave)
@@ -103,27 +111,30 @@ impl PyBatch {
 
     #[getter]
     fn cache_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        into_numpy(py, self.lock().identities().0)
+        let cache_ids = self.lock().identities().0;
+        into_numpy(py, cache_ids)
     }
 
     #[getter]
     fn sample_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        into_numpy(py, self.lock().identities().1)
+        let sample_ids = self.lock().identities().1;
+        into_numpy(py, sample_ids)
     }
 
     /// Active row of each record.
     #[getter]
     fn rows<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        into_numpy(py, as_signed(self.lock().rows()))
+        let rows = as_signed(self.lock().rows());
+        into_numpy(py, rows)
     }
 
     /// Stream position of each record; -1 where it was not drawn from the stream.
     #[getter]
     fn positions<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        let batch = self.lock();
-        let positions = match batch.first_position() {
-            Some(first) => as_signed(&(first..first + batch.len() as u64).collect::<Vec<_>>()),
-            None => vec![-1; batch.len()],
+        let (first, length) = self.first_position_and_length();
+        let positions = match first {
+            Some(first) => as_signed(&(first..first + length).collect::<Vec<_>>()),
+            None => vec![-1; length as usize],
         };
         into_numpy(py, positions)
     }
@@ -131,10 +142,10 @@ impl PyBatch {
     /// True for the records that only fill up the last batch of an epoch.
     #[getter]
     fn is_padding<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
-        let batch = self.lock();
-        let first = batch.first_position().unwrap_or(0);
-        let from = batch.padding_from();
-        let padding = (first..first + batch.len() as u64).map(|position| position >= from);
+        let (first, length) = self.first_position_and_length();
+        let first = first.unwrap_or(0);
+        let from = self.lock().padding_from();
+        let padding = (first..first + length).map(|position| position >= from);
         PyArray1::from_iter(py, padding)
     }
 
@@ -143,11 +154,18 @@ impl PyBatch {
         let (view, records) = self.records();
         let mut payloads: Vec<Bound<'py, PyBytes>> = Vec::with_capacity(records.len());
         let lookahead = Lookahead::new(&view, &records);
-        for part in records.chunks(LONG_BATCH) {
+        while payloads.len() < records.len() {
             py.check_signals()?;
-            for &record in part {
-                lookahead.reach(payloads.len());
-                payloads.push(payload(py, &view, record)?);
+            let done = payloads.len();
+            let gathered = detached(py, || {
+                let rest = &records[done..records.len().min(done + LONG_BATCH)];
+                let part = &rest[..view.records_within(rest, DATA_PART_BYTES)];
+                lookahead.reach(done);
+                view.gather(part)
+            })?;
+            let bytes = gathered.buffer.bytes();
+            for ends in gathered.offsets.windows(2) {
+                payloads.push(PyBytes::new(py, &bytes[ends[0] as usize..ends[1] as usize]));
             }
         }
         PyList::new(py, payloads)
@@ -156,7 +174,7 @@ impl PyBatch {
     /// Payloads as read-only memoryviews into the mapped files.
     fn views<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (view, records) = self.records();
-        let takes_long = view.takes_long(records.len());
+        let takes_long = view.takes_long(&records);
         let find = move || view.places(&records);
         let places = detached_or_interruptible(py, takes_long, find)?;
         // Parts of one view of each shard: that takes half the time of a view for each payload.

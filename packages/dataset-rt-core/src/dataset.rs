@@ -250,6 +250,7 @@ impl PyDataset {
     ) -> PyResult<PyBatch> {
         let padding_from = padding_from.unwrap_or(u64::MAX);
         let view = self.dataset.view().map_err(CoreError::from)?;
+        let takes_long = view.drawing_takes_long(start, stop, gathers);
         let read = move || {
             let batch = Batch::of_window(view, start, stop, padding_from)?;
             if gathers {
@@ -257,8 +258,7 @@ impl PyDataset {
             }
             Ok::<_, ReaderError>(batch)
         };
-        let is_long = stop.saturating_sub(start) >= LONG_BATCH as u64;
-        let batch = detached_or_interruptible(py, is_long, read)?;
+        let batch = detached_or_interruptible(py, takes_long, read)?;
         Ok(self.batch(batch))
     }
 

@@ -42,15 +42,16 @@ impl PySampleIterator {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         loop {
-            // The lock is released before Python is entered, so no thread waits for both.
+            // The lock is released before Python is entered and before anything is waited for, so no
+            // thread waits for both.
             let step = self.lock().step().map_err(CoreError::from)?;
             match step {
                 Step::Ready(prepared) => {
                     return self.factory.prepared(py, &self.view, &prepared).map(Some);
                 }
                 Step::End => return Ok(None),
-                Step::Wait => {
-                    py.detach(|| self.lock().wait(SIGNAL_INTERVAL));
+                Step::Wait(waiting) => {
+                    py.detach(|| waiting.wait(SIGNAL_INTERVAL));
                     py.check_signals()?;
                 }
             }
@@ -104,8 +105,8 @@ impl PyBatchIterator {
                     return Ok(Some(PyBatch::new(Arc::clone(&self.factory), batch)));
                 }
                 Step::End => return Ok(None),
-                Step::Wait => {
-                    py.detach(|| self.lock().wait(SIGNAL_INTERVAL));
+                Step::Wait(waiting) => {
+                    py.detach(|| waiting.wait(SIGNAL_INTERVAL));
                     py.check_signals()?;
                 }
             }

@@ -1,7 +1,7 @@
 //! `CachedSample` objects, built straight from the maps.
 
-use dataset_rt_reader::{Lookahead, Prepared, RecordNumber, View, value_at};
-use dataset_rt_store::{Destination, StoreError, Value};
+use dataset_rt_reader::{Chunk, Lookahead, Prepared, ReaderError, RecordNumber, View, value_at};
+use dataset_rt_store::{StoreError, Value};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyType};
@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyT
 use crate::buffer::NamedTupleClass;
 use crate::error::CoreError;
 
-/// How many samples are made before Ctrl-C is looked for.
+/// How many samples are made before Ctrl-C is looked for, if they are not as large as a chunk.
 const SAMPLES_BETWEEN_SIGNALS: usize = 1024;
 
 /// Objects that all samples of one dataset share.
@@ -69,22 +69,59 @@ impl SampleFactory {
         view: &View,
         record: RecordNumber,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if view.is_quick(record) {
+            return self.verifying(py, view, record);
+        }
         let records = [record];
-        // Advice has the disk read the payload at once, and not page by page.
-        let lookahead = Lookahead::new(view, &records);
-        lookahead.reach(0);
-        self.verifying(py, view, record)
+        let chunk = py.detach(|| {
+            // Advice has the disk read the payload at once, and not page by page.
+            let lookahead = Lookahead::new(view, &records);
+            lookahead.reach(0);
+            Chunk::of_records(view, &records)
+        });
+        let mut samples = Vec::with_capacity(1);
+        self.add_all(py, view, chunk, &mut samples)?;
+        samples
+            .pop()
+            .ok_or_else(|| CoreError::from(ReaderError::ReaderPanic).into())
     }
 
-    /// One sample that is found and verified here and now.
+    /// Makes all samples of a chunk.
+    fn add_all<'py>(
+        &self,
+        py: Python<'py>,
+        view: &View,
+        mut chunk: Chunk,
+        samples: &mut Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        while let Some(prepared) = chunk.next_sample() {
+            samples.push(self.prepared(py, view, &prepared)?);
+        }
+        match chunk.take_error() {
+            Some(error) => Err(CoreError::from(error).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// One sample that lies in the map, found and verified here and now.
     fn verifying<'py>(
         &self,
         py: Python<'py>,
         view: &View,
         record: RecordNumber,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let data = payload(py, view, record)?;
         let placed = view.caches().place(record);
+        let location = placed
+            .cache
+            .locate(placed.sample)
+            .map_err(CoreError::from)?;
+        let Some(found) = placed.cache.in_place(&location) else {
+            return Err(CoreError::from(ReaderError::ReaderPanic).into());
+        };
+        let data = PyBytes::new(py, found.payload);
+        found
+            .verify_if(data.as_bytes(), view.read_options().verify_reads)
+            .map_err(CoreError::from)?;
         let row = placed.metadata_row().map_err(CoreError::from)?;
         let places = view.caches().places(placed.cache_index);
         let metadata = self.metadata(py, |column| value_at(&row, places[column]))?;
@@ -101,12 +138,15 @@ impl SampleFactory {
     ) -> PyResult<Bound<'py, PyList>> {
         let mut samples = Vec::with_capacity(records.len());
         let lookahead = Lookahead::new(view, records);
-        for part in records.chunks(SAMPLES_BETWEEN_SIGNALS) {
+        while samples.len() < records.len() {
             py.check_signals()?;
-            for &record in part {
-                lookahead.reach(samples.len());
-                samples.push(self.verifying(py, view, record)?);
-            }
+            let done = samples.len();
+            let part = &records[done..records.len().min(done + SAMPLES_BETWEEN_SIGNALS)];
+            let chunk = py.detach(|| {
+                lookahead.reach(done);
+                Chunk::of_records(view, part)
+            });
+            self.add_all(py, view, chunk, &mut samples)?;
         }
         PyList::new(py, samples)
     }
@@ -144,35 +184,6 @@ impl SampleFactory {
             ],
         )
     }
-}
-
-/// The payload of one record, verified if the options say so.
-pub(crate) fn payload<'py>(
-    py: Python<'py>,
-    view: &View,
-    record: RecordNumber,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let placed = view.caches().place(record);
-    let location = placed
-        .cache
-        .locate(placed.sample)
-        .map_err(CoreError::from)?;
-    let verify = view.read_options().verify_reads;
-    if let Some(record) = placed.cache.in_place(&location) {
-        let data = PyBytes::new(py, record.payload);
-        if verify {
-            record.verify(data.as_bytes()).map_err(CoreError::from)?;
-        } else {
-            record.check().map_err(CoreError::from)?;
-        }
-        return Ok(data);
-    }
-    PyBytes::new_with(py, location.payload_bytes(), |place| {
-        Ok(placed
-            .cache
-            .read_into(&location, place, verify, Destination::Cached)
-            .map_err(CoreError::from)?)
-    })
 }
 
 #[inline]

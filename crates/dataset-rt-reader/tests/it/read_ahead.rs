@@ -14,7 +14,7 @@ fn drain_samples(read_ahead: &mut SampleReadAhead) -> Vec<Vec<u8>> {
             Step::Ready(prepared) => {
                 payloads.push(prepared.payload(view.caches()).to_vec());
             }
-            Step::Wait => read_ahead.wait(Duration::from_secs(10)),
+            Step::Wait(waiting) => waiting.wait(Duration::from_secs(10)),
             Step::End => return payloads,
         }
     }
@@ -26,7 +26,7 @@ fn drain_batches(dataset: &Dataset, batch_size: u64) -> Vec<Vec<Vec<u8>>> {
     loop {
         match read_ahead.step().unwrap() {
             Step::Ready(batch) => batches.push(payloads(&batch)),
-            Step::Wait => read_ahead.wait(Duration::from_secs(10)),
+            Step::Wait(waiting) => waiting.wait(Duration::from_secs(10)),
             Step::End => return batches,
         }
     }
@@ -92,7 +92,7 @@ fn samples_before_a_damaged_one_arrive_and_then_the_error() {
     let error = loop {
         match read_ahead.step() {
             Ok(Step::Ready(_)) => read += 1,
-            Ok(Step::Wait) => read_ahead.wait(Duration::from_secs(10)),
+            Ok(Step::Wait(waiting)) => waiting.wait(Duration::from_secs(10)),
             Ok(Step::End) => panic!("the damage was not noticed"),
             Err(error) => break error,
         }

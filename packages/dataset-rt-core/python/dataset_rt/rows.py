@@ -79,15 +79,25 @@ class DatasetRows:
         if type(index) is int and -num_rows <= index < num_rows:
             return self._native.sample_of_row(index)
         if isinstance(index, slice):
-            # indices() clips, so every number is in range.
-            numbers = np.arange(*index.indices(num_rows), dtype=np.int64)
-            return CachedBatch(self._native.batch_of_rows(numbers))
+            return self._slice(index, num_rows)
         row = _single_row(index)
         if row is not None:
             if not -num_rows <= row < num_rows:
                 raise _outside(row, num_rows)
             return self._native.sample_of_row(row)
         return CachedBatch(self._native.batch_of_rows(row_numbers(index, num_rows)))
+
+    def _slice(self, index: slice, num_rows: int) -> CachedBatch:
+        while True:
+            # indices() clips, so every number is in range.
+            numbers = np.arange(*index.indices(num_rows), dtype=np.int64)
+            try:
+                return CachedBatch(self._native.batch_of_rows(numbers))
+            except PositionError:
+                # Unless another thread has put a shorter table in the place of this one.
+                if self._native.num_rows == num_rows:
+                    raise
+                num_rows = self._native.num_rows
 
 
 def _outside(row: int, num_rows: int) -> PositionError:
