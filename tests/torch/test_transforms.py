@@ -6,6 +6,7 @@ import functools
 import pickle
 import threading
 import traceback
+from asyncio import CancelledError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +18,8 @@ from dataset_rt_torch.position_rng import rng_of_position
 from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dataset_rt import CachedDataset, CachedSample
 
 WORKER_COUNTS = pytest.mark.parametrize("num_workers", [0, 1])
@@ -248,6 +251,40 @@ class ForeverError(Exception):
         self.secret = secret
 
 
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    """Forbids that anything is set."""
+
+    code: int
+
+
+class ImmutableError(Exception):
+    """Forbids that anything is set, in its own way."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} cannot be {value}")
+
+
+class OwnMessageError(Exception):
+    """Says itself how it is shown and pickled, and leaves notes out of both."""
+
+    def __init__(self, number: int, text: str) -> None:
+        self.number = number
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.text} no. {self.number}"
+
+    def __reduce__(self) -> Any:
+        return OwnMessageError, (self.number, self.text)
+
+
+class NotelessError(Exception):
+    """Has notes of its own making."""
+
+    __notes__ = property(lambda _self: ["my own"])  # type: ignore[assignment]
+
+
 def fail_with(make: Any) -> Any:
     def transform(sample: CachedSample) -> int:
         if number_of(sample) == 6:
@@ -268,11 +305,35 @@ def fail_with(make: Any) -> Any:
         (lambda: AwkwardError(3, reason="odd"), AwkwardError, "odd 3 (sample_transform_fn failed"),
         (lambda: UnpicklableError("locked"), UnpicklableError, "locked (sample_transform_fn"),
         (lambda: StopIteration(3), TransformError, "StopIteration: 3 (sample_transform_fn failed"),
+        (lambda: NotelessError("x"), TransformError, "NotelessError: x (sample_transform_fn faile"),
+        (lambda: OwnMessageError(3, "red"), OwnMessageError, "red no. 3"),
+        (lambda: FrozenError(3), FrozenError, "3"),
+        (lambda: ImmutableError("x"), ImmutableError, "x (sample_transform_fn failed on"),
+        (lambda: ValueError(404), ValueError, "404"),
+        (lambda: CancelledError("late"), CancelledError, "late (sample_transform_fn failed on"),
+        (lambda: GeneratorExit("gone"), GeneratorExit, "gone (sample_transform_fn failed on"),
+        (lambda: BaseException("boo"), BaseException, "boo (sample_transform_fn failed on"),
     ],
-    ids=["plain", "empty", "key", "os", "awkward", "unpicklable", "stop"],
+    ids=[
+        "plain",
+        "empty",
+        "key",
+        "os",
+        "awkward",
+        "unpicklable",
+        "stop",
+        "noteless",
+        "own",
+        "frozen",
+        "immutable",
+        "number",
+        "cancelled",
+        "generator",
+        "base",
+    ],
 )
 def test_an_exception_arrives_with_class_sample_and_traceback(
-    dataset: CachedDataset, num_workers: int, make: Any, kind: type[Exception], message: str
+    dataset: CachedDataset, num_workers: int, make: Any, kind: type[BaseException], message: str
 ) -> None:
     loader = make_loader(dataset, num_workers, sample_transform_fn=fail_with(make))
     iterator = iter(loader)
@@ -290,6 +351,37 @@ def test_an_exception_arrives_with_class_sample_and_traceback(
     shown = "".join(traceback.format_exception(caught.value))
     assert "in transform" in shown
     assert "raise make()" in shown
+
+
+@WORKER_COUNTS
+def test_an_exception_keeps_an_argument_that_is_no_message(
+    dataset: CachedDataset, num_workers: int
+) -> None:
+    loader = make_loader(
+        dataset, num_workers, sample_transform_fn=fail_with(lambda: ValueError(404))
+    )
+    with pytest.raises(ValueError, match="404") as caught:
+        list(loader)
+    assert caught.value.args == (404,)
+
+
+def test_an_exception_that_is_raised_again_says_where_it_was_raised_last(
+    dataset: CachedDataset,
+) -> None:
+    reused = ValueError("bad")
+    reused.add_note("by the user")
+
+    def fail(_sample: CachedSample) -> None:
+        raise reused
+
+    iterator = iter(make_loader(dataset, 0, sample_transform_fn=fail))
+    for batch in range(3):
+        with pytest.raises(ValueError, match="bad") as caught:
+            next(iterator)
+        own, where = caught.value.__notes__
+        assert own == "by the user"
+        assert f"at stream position {4 * batch}" in where
+        assert str(caught.value) == f"bad ({where})"
 
 
 def test_attributes_of_an_exception_arrive_where_they_can(dataset: CachedDataset) -> None:
@@ -359,6 +451,58 @@ def test_a_batch_that_cannot_be_sent_is_an_error_and_no_hang(dataset: CachedData
     )
     with pytest.raises(TransformError, match="a batch of type list cannot be sent from the worker"):
         list(loader)
+
+
+class LocalError(Exception):
+    """Holds what cannot be sent."""
+
+    def __init__(self, _number: int, reason: str) -> None:
+        super().__init__(reason)
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("persistent_workers", [False, True])
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda: LocalError(1, "not ready"), LocalError),
+        (lambda: OSError("not ready"), OSError),
+        (lambda: StopIteration("not ready"), TransformError),
+    ],
+    ids=["unpicklable", "os", "stop"],
+)
+def test_a_failing_init_function_is_the_error_of_the_first_batch(
+    dataset: CachedDataset,
+    tmp_path: Path,
+    persistent_workers: bool,
+    make: Any,
+    kind: type[Exception],
+) -> None:
+    broken = tmp_path / "broken"
+    broken.touch()
+
+    def prepare(_worker_id: int) -> None:
+        if broken.exists():
+            raise make()
+
+    loader = make_loader(
+        dataset,
+        1,
+        sample_transform_fn=number_of,
+        worker_init_fn=prepare,
+        persistent_workers=persistent_workers,
+    )
+    loader.set_epoch(0)
+    iterator = iter(loader)
+    with pytest.raises(kind, match="not ready") as caught:
+        next(iterator)
+    assert type(caught.value) is kind
+    assert caught.value.__notes__ == ["worker_init_fn failed in loading worker 0"]
+    assert "in prepare" in "".join(traceback.format_exception(caught.value))
+    assert list(iterator) == []
+    broken.unlink()
+    loader.set_epoch(0)
+    assert flat(numbers_of(loader)) == list(range(12))
 
 
 def test_a_module_that_workers_lack_is_an_error_and_no_dead_worker(

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import default_collate, get_worker_info
 
-from dataset_rt.exceptions import TransformError
 from dataset_rt_torch.by_value import ByValue
 from dataset_rt_torch.delivery import DeliveredBatch, packed_for_delivery
-from dataset_rt_torch.failures import BatchFailure
+from dataset_rt_torch.failures import BatchFailure, as_transform_error, explain
 from dataset_rt_torch.shared_memory import full_for, is_full
 
 if TYPE_CHECKING:
@@ -73,7 +72,9 @@ class Collation:
             return made._replace(
                 batch=packed_for_delivery(made.batch, worker.num_workers, self._prefetch_factor)
             )
-        except Exception as error:  # noqa: BLE001
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001
             return DeliveredBatch(BatchFailure(error), worker_id)
 
     def _batch_of(self, read: ReadWindow, worker: int | None) -> DeliveredBatch:
@@ -133,18 +134,19 @@ class Collation:
                     append(transform(sample))
                     # The next one is then made in the memory of this one.
                     sample = None  # noqa: PLW2901
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
             if sample is None:
                 # It could not be read.
                 raise
-            _explain(
-                error,
+            where = (
                 f"sample_transform_fn failed on sample (cache_id={sample.cache_id}, "
                 f"sample_id={sample.sample_id}) at stream position "
-                f"{window.start + len(transformed)}",
+                f"{window.start + len(transformed)}"
             )
-            if isinstance(error, StopIteration):
-                raise _as_transform_error(error) from error
+            if not explain(error, where):
+                raise as_transform_error(error, where) from error
             raise
         return transformed, timed.estimated_nanoseconds
 
@@ -264,30 +266,13 @@ def _called(
 ) -> Any:  # noqa: ANN401
     try:
         return function(content)
-    except Exception as error:
-        _explain(
-            error,
-            f"{argument} failed on the batch of stream positions {window.start} to "
-            f"{window.stop - 1} (epoch {window.epoch}, batch {window.batch})",
-        )
-        if isinstance(error, StopIteration):
-            raise _as_transform_error(error) from error
+    except (KeyboardInterrupt, SystemExit):
         raise
-
-
-def _explain(error: Exception, where: str) -> None:
-    """Say in the message, where the class lets one, and in a note what was being transformed."""
-    kind = type(error)
-    plain_message = kind.__str__ in (BaseException.__str__, KeyError.__str__)
-    if plain_message and len(error.args) <= 1:
-        message = str(error.args[0]) if error.args else ""
-        error.args = (f"{message} ({where})" if message else where,)
-    error.add_note(where)
-
-
-def _as_transform_error(error: StopIteration) -> TransformError:
-    """Return what to raise for a StopIteration, which would end the caller's loop unnoticed."""
-    converted = TransformError(f"StopIteration: {error}")
-    for note in getattr(error, "__notes__", ()):
-        converted.add_note(note)
-    return converted
+    except BaseException as error:
+        where = (
+            f"{argument} failed on the batch of stream positions {window.start} to "
+            f"{window.stop - 1} (epoch {window.epoch}, batch {window.batch})"
+        )
+        if not explain(error, where):
+            raise as_transform_error(error, where) from error
+        raise

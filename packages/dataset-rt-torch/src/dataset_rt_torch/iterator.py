@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dataset_rt.exceptions import DatasetRtError
-from dataset_rt_torch.failures import BatchFailure
+from dataset_rt_torch.failures import BatchFailure, StartFailure
 from dataset_rt_torch.worker_death import explained
 
 if TYPE_CHECKING:
@@ -150,6 +150,10 @@ class LoaderIterator:
             self._received + 1 if self._read_ahead is None else self._read_ahead.next_batch
         )
         self._times.add_wait(asked)
+        if isinstance(delivered.batch, StartFailure):
+            # No batch can come from that worker; the next pass starts new ones.
+            self._end()
+            self._when_broken()
         if isinstance(delivered.batch, BatchFailure):
             # No name may hold the exception here: its traceback holds this frame.
             raise delivered.batch.to_exception() from delivered.batch.to_cause()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from dataset_rt.records import CachedSample
+    from dataset_rt_torch.failures import StartFailure
     from dataset_rt_torch.options import LoaderOptions
     from dataset_rt_torch.snapshot import Snapshot
     from dataset_rt_torch.windows import Window
@@ -142,7 +143,10 @@ class WindowDataset(Dataset[Any]):
 
     Attributes:
         opened: The snapshot that is read.
+        start_failure: Why this process, a worker, is not fit to read; None where it is.
     """
+
+    start_failure: StartFailure | None = None
 
     def __init__(self, opened: OpenSnapshot, *, content: WindowContent, num_samples: int) -> None:
         """Describe what to read.
@@ -171,6 +175,8 @@ class WindowDataset(Dataset[Any]):
 
     def __getitems__(self, window: Window | PendingWindow) -> ReadWindow | BatchFailure:
         """Return what is in a window; in a worker process, a failure in place of an error."""
+        if self.start_failure is not None:
+            return self.start_failure
         began = time.perf_counter_ns()
         try:
             read: ReadWindow = (

@@ -5,8 +5,11 @@ from __future__ import annotations
 import multiprocessing
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.data import get_worker_info
+
 from dataset_rt import _core
 from dataset_rt_torch.distributed import local_world_size
+from dataset_rt_torch.failures import StartFailure, as_transform_error, explain
 from dataset_rt_torch.worker_death import let_interrupts_through
 
 if TYPE_CHECKING:
@@ -60,5 +63,18 @@ class WorkerStart:
         parent = multiprocessing.parent_process()
         if parent is not None and not parent.is_alive():
             raise SystemExit(1)
-        if self._then is not None:
+        if self._then is None:
+            return
+        try:
             self._then(worker_id)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001
+            where = f"worker_init_fn failed in loading worker {worker_id}"
+            failure = error
+            if not explain(error, where):
+                failure = as_transform_error(error, where)
+                failure.__cause__ = error
+            # Torch would let a thread pickle the exception, and where that fails send nothing.
+            worker: Any = get_worker_info()
+            worker.dataset.start_failure = StartFailure(failure)
