@@ -7,18 +7,19 @@ import multiprocessing
 import operator
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from dataset_rt import CacheInput
+from dataset_rt import CacheInput, ShardCompression, WriterConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from dataset_rt import CachedDataset
+    from dataset_rt import CachedDataset, CachedSample, DatasetRuntime
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="forks"),
@@ -49,6 +50,53 @@ def test_a_forked_child_reads_what_the_parent_would(numbers: CachedDataset) -> N
     assert rows == numbers.draws(20, 40).tolist()
     assert batches == numbers.draws(40, 60).tolist()
     assert [sample.metadata["number"] for sample in numbers] == numbers.draws(20, 40).tolist()
+
+
+def read_on(samples: Iterator[CachedSample], answers: Connection) -> None:
+    answers.send((samples.position, len(next(samples).data)))  # type: ignore[attr-defined]
+
+
+def test_a_child_forked_while_a_thread_waits_for_a_sample_reads_on(
+    write: Callable[..., Path],
+    runtime: DatasetRuntime,
+    list_source: Callable[..., object],
+    tmp_path: Path,
+) -> None:
+    """Decompressing takes long enough for the thread to be waiting most of the time."""
+    compression = ShardCompression(algo="zstd")
+    records = [CacheInput(bytes([number]) * (1 << 20), {}) for number in range(8)]
+    config = WriterConfig(shard_compression=compression)
+    dataset = runtime.cached_dataset(
+        write(list_source("zeros", records), tmp_path, writer_config=config)
+    )
+    dataset.set_epoch_len(1_000_000)
+    samples = iter(dataset)
+    is_over = threading.Event()
+
+    def read() -> None:
+        while not is_over.is_set():
+            next(samples)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        context = multiprocessing.get_context("fork")
+        for _ in range(10):
+            answers, end_of_child = context.Pipe(duplex=False)
+            child = context.Process(target=read_on, args=(samples, end_of_child))
+            child.start()
+            end_of_child.close()
+            try:
+                assert answers.poll(60), "the child hangs"
+                position, length = answers.recv()
+            finally:
+                child.kill()
+                child.join()
+            assert position <= samples.position  # type: ignore[attr-defined]
+            assert length == 1 << 20
+    finally:
+        is_over.set()
+        thread.join()
 
 
 class Forking:

@@ -331,7 +331,10 @@ class CachedDataset(TorchAdapters):
     # Life
 
     def close(self) -> None:
-        """Let go of files and maps; every later call raises DatasetClosedError."""
+        """Let go of files and maps; every later call raises DatasetClosedError.
+
+        Iterators, batches and views that exist keep what they read from.
+        """
         self._native.close()
 
     def __enter__(self) -> Self:
