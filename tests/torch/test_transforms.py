@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pytest
+import torch
 
 from dataset_rt import ConfigError, TransformError
 from dataset_rt_torch.position_rng import rng_of_position
@@ -20,7 +21,7 @@ from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dataset_rt import CachedDataset, CachedSample
+    from dataset_rt import CachedBatch, CachedDataset, CachedSample
 
 WORKER_COUNTS = pytest.mark.parametrize("num_workers", [0, 1])
 
@@ -177,6 +178,74 @@ def test_a_generator_of_a_position_is_numpys_with_that_key_and_pickles() -> None
 def test_a_partial_that_brings_its_own_rng_keeps_it(dataset: CachedDataset) -> None:
     own = np.random.default_rng(0)
     transform = functools.partial(draw_of, rng=own)
+    loader = make_loader(dataset, 0, sample_transform_fn=transform, samples_per_epoch=1)
+    (batch,) = loader
+    assert batch[1].item() == int(np.random.default_rng(0).integers(2**62))
+
+
+def supplies_rng(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(sample: CachedSample) -> Any:
+        return function(sample, rng=np.random.default_rng(0))
+
+    return wrapper
+
+
+def hands_on(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def adds_rng(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(sample: CachedSample, rng: np.random.Generator) -> Any:
+        return function(sample), int(rng.integers(2**62))
+
+    return wrapper
+
+
+class Draw(torch.nn.Module):
+    """A module that draws; its other arguments come from a partial."""
+
+    def forward(
+        self, sample: CachedSample, rng: np.random.Generator, offset: int = 0
+    ) -> tuple[int, int]:
+        number, draw = draw_of(sample, rng)
+        return number + offset, draw
+
+
+class DrawByCall(torch.nn.Module):
+    """A module that is called in its own way."""
+
+    def __call__(self, sample: CachedSample, rng: np.random.Generator) -> tuple[int, int]:
+        return draw_of(sample, rng)
+
+    def forward(self, _sample: CachedSample, *, is_padding: bool) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        Draw(),
+        DrawByCall(),
+        functools.partial(Draw(), offset=0),
+        hands_on(draw_of),
+        adds_rng(number_of),
+    ],
+    ids=["module", "called-module", "partial-module", "wrapped", "wrapper"],
+)
+def test_rng_reaches_whatever_takes_it(dataset: CachedDataset, transform: Any) -> None:
+    loader = make_loader(dataset, 0, sample_transform_fn=transform, batch_size=3)
+    assert next(iter(loader))[1].tolist() == PINNED_DRAWS
+
+
+@pytest.mark.parametrize(
+    "transform", [supplies_rng(draw_of), functools.partial(Draw(), rng=np.random.default_rng(0))]
+)
+def test_a_wrapper_that_brings_its_own_rng_keeps_it(dataset: CachedDataset, transform: Any) -> None:
     loader = make_loader(dataset, 0, sample_transform_fn=transform, samples_per_epoch=1)
     (batch,) = loader
     assert batch[1].item() == int(np.random.default_rng(0).integers(2**62))
@@ -442,7 +511,64 @@ def test_what_the_default_collation_cannot_take_is_explained(
     loader = make_loader(dataset, num_workers, sample_transform_fn=lambda _sample: None)
     with pytest.raises(TypeError, match="found <class 'NoneType'>") as caught:
         list(loader)
-    assert "collate_fn failed on the batch" in caught.value.__notes__[0]
+    assert caught.value.__notes__[0].startswith(
+        "default collation of the NoneType values that sample_transform_fn returned failed on the "
+    )
+
+
+@WORKER_COUNTS
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.eye(3).to_sparse_csr(),
+        lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    ],
+    ids=["coo", "csr", "nested"],
+)
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning", "ignore:.*nested tensors:UserWarning")
+def test_tensors_of_other_layouts_arrive(
+    dataset: CachedDataset, num_workers: int, make: Any
+) -> None:
+    loader = make_loader(dataset, num_workers, batch_transform_fn=lambda _batch: make())
+    batch = next(iter(loader))
+    assert batch.layout is make().layout
+    assert (
+        batch.to_padded_tensor(0).tolist() == [[1, 1, 0], [1, 1, 1]]
+        if batch.is_nested
+        else (batch.to_dense().tolist() == torch.eye(3).tolist())
+    )
+
+
+def test_a_shared_tensor_that_was_computed_is_an_error_and_no_hang(
+    dataset: CachedDataset,
+) -> None:
+    def compute(_batch: Any) -> torch.Tensor:
+        return torch.ones(4).share_memory_().requires_grad_()[:2]
+
+    with pytest.raises(TransformError, match="non-leaf tensor which requires_grad"):
+        list(make_loader(dataset, 1, batch_transform_fn=compute))
+
+
+class Unreadable:
+    """Pickles, and cannot be unpickled."""
+
+    def __reduce__(self) -> Any:
+        return int, ("zz",)
+
+
+def test_a_batch_that_cannot_be_unpickled_is_an_error_and_not_the_end(
+    dataset: CachedDataset,
+) -> None:
+    def second_unreadable(batch: CachedBatch) -> Any:
+        numbers = batch.metadata["number"]
+        return Unreadable() if 4 in numbers else [int(number) for number in numbers]
+
+    iterator = iter(make_loader(dataset, 1, batch_transform_fn=second_unreadable))
+    assert next(iterator) == [0, 1, 2, 3]
+    with pytest.raises(TransformError, match=r"cannot be unpickled: ValueError: invalid literal"):
+        next(iterator)
+    assert next(iterator) == [8, 9, 10, 11]
 
 
 def test_a_batch_that_cannot_be_sent_is_an_error_and_no_hang(dataset: CachedDataset) -> None:

@@ -73,6 +73,32 @@ def test_a_worker_that_exits_is_an_error_that_names_its_status(dataset: CachedDa
         next(iter(make_loader(dataset, sample_transform_fn=leave)))
 
 
+def exit_without_complaint(_sample: CachedSample) -> int:
+    raise SystemExit
+
+
+def interrupt(_sample: CachedSample) -> int:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("leave", [exit_without_complaint, interrupt])
+def test_a_worker_that_leaves_in_order_is_an_error_too(dataset: CachedDataset, leave: Any) -> None:
+    with pytest.raises(
+        WorkerError, match=r"loading worker [01] .* exited with status 0, expected"
+    ) as caught:
+        next(iter(make_loader(dataset, sample_transform_fn=leave)))
+    assert "raise an exception" in str(caught.value)
+
+
+def test_workers_that_an_interrupt_ended_are_replaced(dataset: CachedDataset) -> None:
+    loader = make_loader(dataset, sample_transform_fn=process_of, persistent_workers=True)
+    workers = {int(batch[0]) for batch in loader}
+    for worker in workers:
+        os.kill(worker, signal.SIGINT)
+        os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+    assert workers.isdisjoint(int(batch[0]) for batch in loader)
+
+
 def test_a_hanging_worker_is_an_error_after_the_timeout(dataset: CachedDataset) -> None:
     def hang(sample: CachedSample) -> int:
         # Longer than the timeout, and short enough for the worker to leave by itself.

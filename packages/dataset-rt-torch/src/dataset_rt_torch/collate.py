@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import itertools
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch.utils.data import default_collate, get_worker_info
@@ -17,7 +18,7 @@ from dataset_rt_torch.failures import BatchFailure, as_transform_error, explain
 from dataset_rt_torch.shared_memory import full_for, is_full
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from dataset_rt.records import CachedSample
     from dataset_rt_torch.windows import Window
@@ -106,7 +107,11 @@ class Collation:
 
     def _collated(self, collate: Callable[..., Any], inputs: list[Any], window: Window) -> Any:  # noqa: ANN401
         try:
-            return _called("collate_fn", collate, inputs, window)
+            if self._collate is not None:
+                return _called("collate_fn", collate, inputs, window)
+            returned = type(inputs[0]).__name__
+            name = f"default collation of the {returned} values that sample_transform_fn returned"
+            return _called(name, collate, inputs, window)
         except RuntimeError as error:
             # In a worker, torch's collation makes tensors in shared memory.
             worker = get_worker_info()
@@ -219,18 +224,42 @@ def parameters_given(function: Callable[..., Any]) -> frozenset[str]:
         >>> sorted(parameters_given(lambda sample: None))
         []
     """
+    bound: Mapping[str, Any] = {}
+    if isinstance(function, functools.partial):
+        bound = function.keywords
+        if _is_module(function.func):
+            function = functools.partial(function.func.forward, *function.args, **bound)
+    elif _is_module(function):
+        # What a module is called by takes anything, and hands it on.
+        function = function.forward
+    return frozenset(
+        name for name in ("rng", "is_padding") if name not in bound and _takes(function, name)
+    )
+
+
+def _is_module(function: Callable[..., Any]) -> TypeGuard[torch.nn.Module]:
+    return (
+        isinstance(function, torch.nn.Module)
+        and type(function).__call__ is torch.nn.Module.__call__
+    )
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a function takes a keyword argument of this name, and uses it.
+
+    What a wrapper that takes any keyword does with it, the function that it wraps tells.
+    """
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return frozenset()
-    bound = function.keywords if isinstance(function, functools.partial) else {}
-    return frozenset(
-        name
-        for name in ("rng", "is_padding")
-        if name in parameters
-        and name not in bound
-        and parameters[name].kind
-        in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        return False
+    with contextlib.suppress(TypeError, ValueError):
+        own = inspect.signature(function, follow_wrapped=False).parameters
+        if name in own or all(part.kind is not part.VAR_KEYWORD for part in own.values()):
+            parameters = own
+    return name in parameters and parameters[name].kind in (
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
     )
 
 

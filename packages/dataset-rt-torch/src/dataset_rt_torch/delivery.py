@@ -83,7 +83,7 @@ class Parcel:
             pickled = bytes(ForkingPickler.dumps(self._batch))
         except Exception as error:  # noqa: BLE001
             return _itself, (BatchFailure(self._refusal(error)),)
-        return pickle.loads, (pickled,)
+        return _unpacked, (pickled,)
 
     def _refusal(self, error: Exception) -> DatasetRtError:
         if is_full(error):
@@ -94,6 +94,20 @@ class Parcel:
         )
 
 
+def _unpacked(pickled: bytes) -> Any:  # noqa: ANN401
+    """Unpickle a batch in the training process; torch would end the pass over what that raises."""
+    try:
+        return pickle.loads(pickled)
+    except (EOFError, OSError):
+        # So it looks when the worker died, whose death is then looked for.
+        raise
+    except Exception as error:  # noqa: BLE001
+        where = "a batch that was sent from a worker process cannot be unpickled"
+        failure = TransformError(f"{where}: {type(error).__qualname__}: {error}")
+        failure.__cause__ = error
+        return BatchFailure(failure)
+
+
 def _itself(value: Any) -> Any:  # noqa: ANN401
     return value
 
@@ -101,8 +115,10 @@ def _itself(value: Any) -> Any:  # noqa: ANN401
 def _is_safe(value: Any, depth: int) -> bool:  # noqa: ANN401
     kind = type(value)
     if kind is torch.Tensor:
-        # For any other one memory is still to be shared, and there may be none left.
-        return bool(value.is_shared())
+        # For any other one memory is still to be shared, and there may be none left. Sparse ones
+        # cannot be asked, and what autograd computed is refused.
+        is_plain = value.layout is torch.strided and not value.is_nested and value.is_leaf
+        return is_plain and value.is_shared()
     if kind is np.ndarray:
         return not value.dtype.hasobject
     if kind in _SAFE_TYPES or depth == _MAX_DEPTH:

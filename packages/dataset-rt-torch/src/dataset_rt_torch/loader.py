@@ -27,6 +27,7 @@ from dataset_rt_torch.worker import OpenSnapshot, WindowDataset, content_of
 from dataset_rt_torch.worker_death import (
     explained,
     has_dead_worker,
+    have_only_left,
     refuse_to_start_in_a_starting_worker,
     starting_workers,
 )
@@ -456,9 +457,13 @@ class CachedDataLoader(DataLoader[Any]):
 
     def _refuse_dead_workers(self) -> None:
         """Say why a persistent worker died since the last pass, as torch would wait for it."""
-        explanation = None
-        if self._iterator is not None and has_dead_worker(self._iterator):
-            explanation = explained(RuntimeError(), self._iterator, 0)
+        if self._iterator is None or not has_dead_worker(self._iterator):
+            return
+        if have_only_left(self._iterator):
+            # Ctrl-C broke the last pass off.
+            self._discard_workers()
+            return
+        explanation = explained(RuntimeError(), self._iterator, 0)
         if explanation is not None:
             self._discard_workers()
             try:

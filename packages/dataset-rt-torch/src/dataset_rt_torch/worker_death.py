@@ -38,8 +38,13 @@ class WorkerTimeoutError(WorkerError, TimeoutError):
 
 
 def has_dead_worker(batches: Any) -> bool:  # noqa: ANN401
-    """Return whether a worker of torch's iterator has ended, and not because it was told to."""
-    return any(worker.exitcode not in (None, 0) for worker in getattr(batches, "_workers", ()))
+    """Return whether a worker of torch's iterator has ended, which it must not while that lives."""
+    return any(worker.exitcode is not None for worker in getattr(batches, "_workers", ()))
+
+
+def have_only_left(batches: Any) -> bool:  # noqa: ANN401
+    """Return whether all workers that have ended did so in an orderly way, as Ctrl-C makes them."""
+    return all(worker.exitcode in (None, 0) for worker in getattr(batches, "_workers", ()))
 
 
 def explained(error: Exception, batches: Any, timeout_seconds: float) -> WorkerError | None:  # noqa: ANN401
@@ -86,7 +91,7 @@ def _explanation(
     elif not isinstance(error, RuntimeError):
         return None
     for number, worker in enumerate(workers):
-        if worker.exitcode not in (None, 0):
+        if worker.exitcode is not None:
             return WorkerError(_cause_of_death(number, worker))
     if timeout_seconds > 0 and "timed out" in str(error):
         return WorkerTimeoutError(
@@ -102,10 +107,13 @@ def _cause_of_death(number: int, worker: BaseProcess) -> str:
     name = f"loading worker {number} (process {worker.pid})"
     if status == NO_MAIN_GUARD_STATUS:
         return _NO_MAIN_GUARD
-    if status is None or status > 0:
+    if status is None or status >= 0:
+        hint = "what it wrote to stderr says why"
+        if status == 0:
+            hint = "a transform that calls sys.exit() or interrupts does that; raise an exception"
         return (
             f"{name} exited with status {status}, expected it to live as long as its loader\n"
-            "hint: what it wrote to stderr says why"
+            f"hint: {hint}"
         )
     with contextlib.suppress(ValueError):
         name = f"{name} was killed by {signal.Signals(-status).name}"
