@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
@@ -52,7 +52,11 @@ class Mixed:
 @pytest.mark.parametrize("backend", ["map", "pread"])
 @pytest.mark.parametrize("kind", ["compressed", "weighted"])
 def test_reading_ahead_is_bounded_in_bytes_that_are_read(
-    kind: str, backend: str, prefetch_size: int, write: Callable[..., Path], tmp_path: Path
+    kind: str,
+    backend: Literal["map", "pread"],
+    prefetch_size: int,
+    write: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
     config = ReaderConfig(backend=backend, prefetch_size=prefetch_size)
     if kind == "compressed":
