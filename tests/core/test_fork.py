@@ -92,7 +92,7 @@ def test_a_child_forked_while_a_thread_waits_for_a_sample_reads_on(
             finally:
                 child.kill()
                 child.join()
-            assert position <= samples.position  # type: ignore[attr-defined]
+            assert position <= samples.position
             assert length == 1 << 20
     finally:
         is_over.set()
