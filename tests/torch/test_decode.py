@@ -42,7 +42,7 @@ class Images:
 
 @pytest.fixture
 def dataset_of(tmp_path: Path) -> Any:
-    def make(source: Images | OfAllTypes) -> CachedDataset:
+    def make(source: Images | OfAllTypes | Ones) -> CachedDataset:
         runtime = DatasetRuntime(num_workers=2)
         (result,) = runtime.write_cache(source, tmp_path)
         assert isinstance(result, CacheWriteSuccess)
@@ -155,3 +155,25 @@ def test_arrays_that_differ_are_named_with_and_without_workers(
     next(batches)
     with pytest.raises(InvalidRecordError, match=r'array "image" is F32 .* in sample 13 of'):
         next(batches)
+
+
+class Ones:
+    """A source of one packed array of a type that NumPy lacks."""
+
+    def __init__(self, dtype_name: str, one: bytes) -> None:
+        self.name = "ones"
+        self.payload = _core.pack_arrays([("ones", dtype_name, [2], one * 2)])
+
+    def __iter__(self) -> Iterator[CacheInput]:
+        yield CacheInput(self.payload, {})
+
+
+@pytest.mark.parametrize(
+    ("dtype_name", "one"), [("float8_e4m3fn", b"\x38"), ("float8_e5m2", b"\x3c")]
+)
+def test_float8_arrays_become_tensors_of_that_type(
+    dataset_of: Any, dtype_name: str, one: bytes
+) -> None:
+    (batch,) = dataset_of(Ones(dtype_name, one)).to_torch_dataloader(decode="arrays", num_workers=0)
+    assert batch["ones"].dtype is getattr(torch, dtype_name)
+    assert batch["ones"].float().tolist() == [[1, 1]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dataset_rt import DatasetRtError
+from dataset_rt import ConfigError, DatasetRtError
 from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of
 
 if TYPE_CHECKING:
@@ -135,3 +135,12 @@ def test_choosing_an_epoch_does_not_disturb_the_pass_underway(dataset: CachedDat
     list(iterator)
     assert loader.state_dict()["epoch"] == 4
     assert flat(numbers_of(loader)) == window(dataset, 4)
+
+
+def test_an_epoch_past_the_end_of_the_stream_is_refused_at_once(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(samples_per_epoch=10, batch_size=10)
+    largest = 922337203685477579
+    with pytest.raises(ConfigError, match=f"epoch is {largest + 1}, expected"):
+        loader.set_epoch(largest + 1)
+    loader.set_epoch(largest)
+    assert len(next(iter(loader))) == 10

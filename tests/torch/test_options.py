@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import multiprocessing
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -189,3 +191,22 @@ def test_work_dir_is_made_and_holds_the_snapshot(dataset: CachedDataset, tmp_pat
     assert len(list(work_dir.iterdir())) == 1
     del loader
     assert list(work_dir.iterdir()) == []
+
+
+def test_a_daemonic_process_loads_by_itself(
+    dataset: CachedDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configuration = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    monkeypatch.setitem(configuration, "daemon", True)
+    monkeypatch.setattr("dataset_rt_torch.options.shared_parallelism", lambda: 4)
+    loader = dataset.to_torch_dataloader(sample_transform_fn=number_of)
+    assert loader.num_workers == 0
+    with pytest.raises(ConfigError, match="num_workers is 2 in a daemonic process, expected 0 or"):
+        dataset.to_torch_dataloader(num_workers=2)
+
+
+def test_a_loader_is_neither_pickled_nor_copied(dataset: CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader()
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"^a loader cannot be pickled or copied: it owns"):
+            attempt(loader)

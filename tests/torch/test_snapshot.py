@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dataset_rt import ConfigError
+from dataset_rt import ConfigError, DatasetRtError
 from dataset_rt_torch.snapshot import remove_abandoned
 from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of
 
@@ -185,3 +186,16 @@ def test_a_work_dir_that_is_a_file_is_refused(dataset: CachedDataset, tmp_path: 
     for work_dir in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(ConfigError, match="which is no directory"):
             make_loader(dataset, work_dir=work_dir)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_snapshot_that_something_else_removed_is_named(
+    dataset: CachedDataset, tmp_path: Path, num_workers: int
+) -> None:
+    loader = dataset.to_torch_dataloader(
+        num_workers=num_workers, multiprocessing_context="fork", work_dir=tmp_path
+    )
+    (directory,) = tmp_path.iterdir()
+    shutil.rmtree(directory)
+    with pytest.raises(DatasetRtError, match=r"the loader's snapshot .* is gone, expected it to"):
+        next(iter(loader))

@@ -270,7 +270,8 @@ def test_a_state_of_another_table_is_refused(
     [
         (None, "the state is a NoneType"),
         ({}, "version is missing"),
-        ({"version": 2}, "the state has version 2, expected at most 1"),
+        ({"version": 2}, "the state has version 2, expected 1"),
+        ({"version": 0}, "the state has version 0, expected 1"),
     ],
 )
 def test_what_is_no_state_is_refused(dataset: CachedDataset, state: Any, reason: str) -> None:

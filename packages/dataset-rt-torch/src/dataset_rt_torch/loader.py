@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.utils.data import DataLoader
 
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from dataset_rt.dataset import CachedDataset
     from dataset_rt_torch.options import LoaderOptions
     from dataset_rt_torch.windows import Window
+
+
+# The last position of a stream is the one before this.
+_NUM_POSITIONS = 2**63 - 2
 
 
 def make_dataloader(dataset: CachedDataset, **options: Any) -> CachedDataLoader:  # noqa: ANN401
@@ -294,6 +298,17 @@ class CachedDataLoader(DataLoader[Any]):
         self._newest = weakref.ref(iterator)
         return iterator
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "a loader cannot be pickled or copied: it owns a snapshot and workers of this process\n"
+            "hint: pass state_dict() on, and make a loader of the dataset where it is used"
+        )
+
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next pass; later passes count on from it.
 
@@ -303,9 +318,10 @@ class CachedDataLoader(DataLoader[Any]):
             epoch: The number of the epoch, from 0.
 
         Raises:
-            ConfigError: The number is negative or none.
+            ConfigError: The number is negative or none, or the stream ends before that epoch does.
         """
-        chosen = arguments.integer("epoch", epoch, minimum=0)
+        largest = _NUM_POSITIONS // self.samples_per_epoch - 1
+        chosen = arguments.integer("epoch", epoch, minimum=0, maximum=largest)
         newest = None if self._newest is None else self._newest()
         progress = self._progress
         self._begin_at(chosen, 0)

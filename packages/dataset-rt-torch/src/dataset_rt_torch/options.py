@@ -279,16 +279,22 @@ def _context(value: object) -> tuple[str | BaseContext | None, str]:
 
 
 def _num_workers(given: LoaderArguments, start_method: str) -> int:
+    is_daemonic = multiprocessing.current_process().daemon
     path = main_path()
     imports_nothing = start_method != "fork" and path is not None and not path.is_file()
     if _is_automatic("num_workers", given.num_workers):
         has_python_work = any(
             (given.sample_transform_fn, given.batch_transform_fn, given.collate_fn)
         )
-        if imports_nothing or not has_python_work:
+        if is_daemonic or imports_nothing or not has_python_work:
             return 0
         return automatic_num_workers(shared_parallelism())
     num_workers = arguments.integer("num_workers", given.num_workers, minimum=0)
+    if num_workers > 0 and is_daemonic:
+        raise ConfigError(
+            f"num_workers is {num_workers} in a daemonic process, expected 0 or 'auto': such a "
+            "process, as those of multiprocessing.Pool are, must not start others"
+        )
     if num_workers > 0 and imports_nothing:
         raise ConfigError(
             f"num_workers is {num_workers} in a script without a file ({path}), expected 0: "

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataset_rt import _core
-from dataset_rt.exceptions import ConfigError
+from dataset_rt.exceptions import ConfigError, DatasetRtError
 from dataset_rt_torch.partition import Population, keep_weights, kept_weights, weights_of
 
 if TYPE_CHECKING:
@@ -136,7 +136,17 @@ class Snapshot:
         return snapshot
 
     def open_parts(self, num_threads: int) -> list[_core.Dataset]:
-        """Map the parts of the population in this process, with one pool of reader threads."""
+        """Map the parts of the population in this process, with one pool of reader threads.
+
+        Raises:
+            DatasetRtError: The directory was removed.
+        """
+        if not Path(self.path).is_dir():
+            raise DatasetRtError(
+                f"the loader's snapshot {self.path} is gone, expected it to last as long as the "
+                "loader\n"
+                "hint: make the loader anew, with a work_dir that nothing else cleans up"
+            )
         pool = _core.ThreadPool(num_threads)
         paths = [self._part_path(part) for part in range(self.num_parts)] or [self.path]
         return [_core.Dataset.open_snapshot(path, pool, seed=self.seed) for path in paths]

@@ -168,10 +168,10 @@ def _checked(state: object) -> Mapping[str, Any]:
             f"the state is a {type(state).__qualname__}, expected the dict of a loader's state_dict"
         )
     version = state.get("version")
-    if type(version) is int and version > STATE_VERSION:
+    if type(version) is int and version != STATE_VERSION:
         raise StateMismatchError(
-            f"the state has version {version}, expected at most {STATE_VERSION}\n"
-            "hint: load it with the release of dataset-rt-torch that saved it, or a newer one"
+            f"the state has version {version}, expected {STATE_VERSION}\n"
+            "hint: load it with the release of dataset-rt-torch that saved it"
         )
     faults = [
         f"{name} is missing"
