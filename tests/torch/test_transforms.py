@@ -351,7 +351,7 @@ class OwnMessageError(Exception):
 class NotelessError(Exception):
     """Has notes of its own making."""
 
-    __notes__ = property(lambda _self: ["my own"])  # type: ignore[assignment]
+    __notes__ = property(lambda _self: ["my own"])
 
 
 def fail_with(make: Any) -> Any:
@@ -544,7 +544,8 @@ def test_a_shared_tensor_that_was_computed_is_an_error_and_no_hang(
     dataset: CachedDataset,
 ) -> None:
     def compute(_batch: Any) -> torch.Tensor:
-        return torch.ones(4).share_memory_().requires_grad_()[:2]
+        leaf: torch.Tensor = torch.ones(4).share_memory_()  # type: ignore[no-untyped-call]
+        return leaf.requires_grad_()[:2]
 
     with pytest.raises(TransformError, match="non-leaf tensor which requires_grad"):
         list(make_loader(dataset, 1, batch_transform_fn=compute))
