@@ -170,19 +170,6 @@ impl View {
         bytes >= LONG_BYTES
     }
 
-    /// Says the same of finding the records at these positions, and reading them if that is asked for.
-    #[must_use]
-    pub fn drawing_takes_long(&self, start: u64, stop: u64, reads: bool) -> bool {
-        let records = stop.saturating_sub(start);
-        if records >= LONG_RECORDS as u64 || !reads {
-            return records >= LONG_RECORDS as u64;
-        }
-        // Which records they are is not known yet; what cannot be found is refused soon enough.
-        let rows = self.draws(start, stop);
-        let found = rows.and_then(|rows| self.records_of_rows(&rows));
-        found.is_ok_and(|records| self.takes_long(&records))
-    }
-
     /// How many of these records, at least one, have payloads of no more than so many bytes.
     #[must_use]
     pub fn records_within(&self, records: &[RecordNumber], most_bytes: u64) -> usize {

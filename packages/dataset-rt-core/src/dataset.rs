@@ -250,15 +250,18 @@ impl PyDataset {
     ) -> PyResult<PyBatch> {
         let padding_from = padding_from.unwrap_or(u64::MAX);
         let view = self.dataset.view().map_err(CoreError::from)?;
-        let takes_long = view.drawing_takes_long(start, stop, gathers);
-        let read = move || {
-            let batch = Batch::of_window(view, start, stop, padding_from)?;
-            if gathers {
+        let is_long = stop.saturating_sub(start) >= LONG_BATCH as u64;
+        let of_batch = Arc::clone(&view);
+        let draw = move || Batch::of_window(of_batch, start, stop, padding_from);
+        let mut batch = detached_or_interruptible(py, is_long, draw)?;
+        if gathers {
+            let takes_long = py.detach(|| view.takes_long(batch.records()));
+            let read = move || {
                 batch.gathered()?;
-            }
-            Ok::<_, ReaderError>(batch)
-        };
-        let batch = detached_or_interruptible(py, takes_long, read)?;
+                Ok::<_, ReaderError>(batch)
+            };
+            batch = detached_or_interruptible(py, takes_long, read)?;
+        }
         Ok(self.batch(batch))
     }
 
