@@ -118,6 +118,11 @@ impl CacheSet {
         (bytes / self.len()).max(1)
     }
 
+    /// Says whether payloads can be copied out of maps as they are.
+    pub(crate) fn are_mapped_as_they_are(&self) -> bool {
+        self.caches.iter().all(Cache::is_mapped_as_it_is)
+    }
+
     /// Metadata columns of the dataset.
     #[must_use]
     pub fn columns(&self) -> &[Column] {

@@ -1,9 +1,9 @@
-//! Samples made ready by a pool thread, so that the consumer has little left to do.
+//! Samples made ready, so that the one who hands them out has little left to do.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use dataset_rt_store::{Destination, Value};
+use dataset_rt_store::{Destination, Unwritten, Value};
 
 use crate::active_table::RecordNumber;
 use crate::caches::{CacheSet, value_at};
@@ -11,10 +11,13 @@ use crate::error::ReaderError;
 use crate::gather::Located;
 use crate::view::View;
 
-/// Payloads up to this size are copied by the pool thread. They come from anywhere in the map, and
-/// each costs the thread that touches it first a walk through the page tables; out of a few
-/// neighbouring pages the consumer copies them faster. Larger ones are worth more than a second copy.
+/// Payloads up to this size are copied together. They come from anywhere in the map, and each costs
+/// the thread that touches it first a walk through the page tables; out of a few neighbouring pages
+/// they are copied faster once more. Larger ones are worth more than a second copy.
 const COPIED_BYTES: usize = 8 << 10;
+/// Payloads in the map up to this size are verified as they are handed out, in the pass that copies
+/// them. Those that are larger take too long for that, as nobody else runs meanwhile.
+const VERIFIED_LATE_BYTES: usize = 1 << 20;
 
 /// Bytes of payloads in one chunk, if that is more than one sample.
 pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
@@ -41,31 +44,43 @@ impl Prepared {
         self.entry().located.cache_index
     }
 
-    /// The payload: a verified copy, or the bytes in the map.
+    /// Stream position of the sample, if it was drawn.
     #[must_use]
-    #[inline]
-    pub fn payload<'a>(&'a self, caches: &'a CacheSet) -> &'a [u8] {
-        match &self.entry().copy {
-            Some(range) => &self.contents.copies[range.clone()],
-            // Without a copy the payload lies in the map: that is how it was prepared.
-            None => self
-                .entry()
-                .located
-                .in_place(caches)
-                .map_or(&[], |record| record.payload),
-        }
+    pub fn position(&self) -> u64 {
+        self.contents.first_position + self.number as u64
     }
 
-    /// Says whether what was copied from [`Self::payload`] came from the file.
+    /// Length of the payload.
+    #[must_use]
     #[inline]
-    pub fn check(&self, caches: &CacheSet) -> Result<(), ReaderError> {
-        match &self.entry().copy {
-            Some(_) => Ok(()),
-            None => match self.entry().located.in_place(caches) {
-                Some(record) => Ok(record.check()?),
-                None => Ok(()),
-            },
+    pub fn payload_bytes(&self) -> usize {
+        self.entry().located.location.payload_bytes()
+    }
+
+    /// Writes the whole payload, which has the length of the place, or fails. A payload that is still
+    /// in the map is verified as it is copied.
+    #[inline]
+    pub fn copy_payload(&self, view: &View, place: Unwritten<'_>) -> Result<(), ReaderError> {
+        let verify = match &self.entry().payload {
+            Payload::Copied(range) => {
+                place.fill(&self.contents.copies[range.clone()]);
+                return Ok(());
+            }
+            Payload::Verified => false,
+            Payload::InMap => view.read.verify_reads,
+        };
+        let caches = &*view.caches;
+        // The next one is on its way while Python has its turn.
+        let next = self.contents.entries.get(self.number + 1);
+        if let Some(record) = next.and_then(|next| next.located.in_place(caches)) {
+            record.prefetch();
         }
+        // Without a copy the payload lies in the map: that is how it was prepared.
+        let Some(record) = self.entry().located.in_place(caches) else {
+            return Err(ReaderError::ReaderPanic);
+        };
+        let copy = || record.copy_into(place, verify, Destination::Cached);
+        Ok(caches.coldness().watch(1, copy)?)
     }
 
     /// The value in one metadata column of the dataset.
@@ -99,6 +114,8 @@ pub struct Chunk {
 
 #[derive(Debug, Default)]
 struct Contents {
+    /// Stream position of the first, if these are draws.
+    first_position: u64,
     entries: Vec<Entry>,
     copies: Vec<u8>,
     columns: usize,
@@ -110,8 +127,27 @@ struct Contents {
 #[derive(Debug)]
 struct Entry {
     located: Located,
-    /// Where the payload was copied to, if it was.
-    copy: Option<Range<usize>>,
+    payload: Payload,
+}
+
+/// When payloads that can be copied out of the map are verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verifying {
+    /// As samples are made ready.
+    Early,
+    /// As they are handed out.
+    Late,
+}
+
+/// Where a payload is.
+#[derive(Debug)]
+enum Payload {
+    /// Among the copies, verified.
+    Copied(Range<usize>),
+    /// In the map, verified.
+    Verified,
+    /// In the map, not looked at.
+    InMap,
 }
 
 #[derive(Debug)]
@@ -124,11 +160,11 @@ enum Stored {
 }
 
 impl Chunk {
-    /// Finds, verifies and decodes the samples at these positions, as far as they fit a chunk.
-    pub(crate) fn prepare(view: &View, start: u64, stop: u64) -> Self {
+    /// Finds and decodes the samples at these positions, as far as they fit a chunk.
+    pub(crate) fn prepare(view: &View, start: u64, stop: u64, verifying: Verifying) -> Self {
         let rows = view.draws(start, stop);
         let chunk = match rows.and_then(|rows| view.records_of_rows(&rows)) {
-            Ok(records) => Self::of_records(view, &records),
+            Ok(records) => Self::of(view, &records, verifying, start),
             Err(error) => Self {
                 error: Some(error),
                 ..Self::default()
@@ -146,14 +182,31 @@ impl Chunk {
         (self.error.is_none() && start < self.positions.end).then_some((start, self.positions.end))
     }
 
-    /// Verifies and decodes these samples, as far as they fit a chunk: at least the first.
+    /// Finds and decodes these samples, as far as they fit a chunk: at least the first.
+    ///
+    /// The one who hands them out can verify what is in memory, but should not wait for the disk.
     #[must_use]
     pub fn of_records(view: &View, records: &[RecordNumber]) -> Self {
+        let verifying = if view.caches.coldness().is_cold() {
+            Verifying::Early
+        } else {
+            Verifying::Late
+        };
+        Self::of(view, records, verifying, 0)
+    }
+
+    fn of(
+        view: &View,
+        records: &[RecordNumber],
+        verifying: Verifying,
+        first_position: u64,
+    ) -> Self {
         let mut contents = Contents {
+            first_position,
             columns: view.caches.columns().len(),
             ..Contents::default()
         };
-        let error = contents.fill(view, records).err();
+        let error = contents.fill(view, records, verifying).err();
         Self {
             contents: Arc::new(contents),
             next: 0,
@@ -194,7 +247,12 @@ impl Chunk {
 }
 
 impl Contents {
-    fn fill(&mut self, view: &View, records: &[RecordNumber]) -> Result<(), ReaderError> {
+    fn fill(
+        &mut self,
+        view: &View,
+        records: &[RecordNumber],
+        verifying: Verifying,
+    ) -> Result<(), ReaderError> {
         let caches = &*view.caches;
         let mut located = Vec::with_capacity(records.len());
         let mut found = Ok(());
@@ -224,7 +282,9 @@ impl Contents {
             .map(|record| record.location.payload_bytes())
             .filter(|&bytes| bytes <= COPIED_BYTES);
         self.copies.reserve_exact(small.sum());
-        Located::visit_all(caches, &located, |_, located| self.add(view, *located))?;
+        Located::visit_all(caches, &located, |_, located| {
+            self.add(view, *located, verifying)
+        })?;
         found
     }
 
@@ -245,26 +305,29 @@ impl Contents {
         known_rows().for_each(|row| row.prefetch_text());
     }
 
-    fn add(&mut self, view: &View, located: Located) -> Result<(), ReaderError> {
+    fn add(
+        &mut self,
+        view: &View,
+        located: Located,
+        verifying: Verifying,
+    ) -> Result<(), ReaderError> {
         let caches = &*view.caches;
         let payload_bytes = located.location.payload_bytes();
-        let copy = match located.in_place(caches) {
+        let payload = match located.in_place(caches) {
             Some(record) if payload_bytes > COPIED_BYTES => {
-                if view.read.verify_reads {
-                    record.verify(record.payload)?;
+                if payload_bytes <= VERIFIED_LATE_BYTES && verifying == Verifying::Late {
+                    Payload::InMap
+                } else {
+                    record.verify_if(record.payload, view.read.verify_reads)?;
+                    Payload::Verified
                 }
-                None
             }
             Some(record) => {
                 let start = self.copies.len();
                 self.copies.extend_from_slice(record.payload);
                 // The copy is hashed while it is in the processor's cache.
-                if view.read.verify_reads {
-                    record.verify(&self.copies[start..])?;
-                } else {
-                    record.check()?;
-                }
-                Some(start..self.copies.len())
+                record.verify_if(&self.copies[start..], view.read.verify_reads)?;
+                Payload::Copied(start..self.copies.len())
             }
             None => {
                 let start = self.copies.len();
@@ -279,7 +342,7 @@ impl Contents {
                     view.read.verify_reads,
                     Destination::Cached,
                 )?;
-                Some(start..stop)
+                Payload::Copied(start..stop)
             }
         };
         if self.columns > 0 {
@@ -301,7 +364,7 @@ impl Contents {
             }
             metadata.check()?;
         }
-        self.entries.push(Entry { located, copy });
+        self.entries.push(Entry { located, payload });
         Ok(())
     }
 }

@@ -1,9 +1,11 @@
 //! Bounded read-ahead: chunks of samples, or whole batches, prepared by pool threads in order.
 //!
-//! A pool thread finds each record and verifies it. Small payloads are copied together; large ones
-//! stay in the map, where hashing has brought them into the processor's shared cache, and the
-//! consumer makes the one copy, into the object it hands out. What runs ahead is bounded in samples and in bytes, and an
-//! iterator that is dropped leaves nothing behind: what has not begun is never done.
+//! Payloads that lie in maps as they are, and in memory, are copied once, by the consumer, who
+//! verifies them in the same pass: that takes no longer than copying what another thread verified.
+//! Everything else is left to the threads of the pool: what comes from the disk, what is decompressed
+//! or read from a file, and whatever is prepared while somebody computes. What runs ahead is bounded
+//! in samples and in bytes, and an iterator that is dropped leaves nothing behind: what has not begun
+//! is never done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use crate::batch::Batch;
 use crate::error::ReaderError;
 use crate::gather::PARALLEL_BYTES;
 use crate::lookahead::WindowLookahead;
-use crate::prepared::{CHUNK_BYTES, Chunk, Prepared};
+use crate::prepared::{CHUNK_BYTES, Chunk, Prepared, Verifying};
 use crate::task::Task;
 use crate::view::View;
 
@@ -186,9 +188,9 @@ pub struct SampleReadAhead {
     stop: u64,
     chunk_samples: u64,
     chunks_ahead: u64,
-    /// Whether chunks are so small that handing them from thread to thread takes longer than
-    /// preparing them, unless they come from the disk.
-    is_small: bool,
+    /// Whether the consumer had better prepare chunks itself, unless they come from the disk: handing
+    /// them from thread to thread would take longer.
+    is_quick: bool,
 }
 
 impl SampleReadAhead {
@@ -205,6 +207,8 @@ impl SampleReadAhead {
         let chunks_ahead = (window / chunk_samples)
             .min(AHEAD_BYTES / chunk_bytes)
             .max(1);
+        let is_quick = view.caches.are_mapped_as_they_are()
+            || window.saturating_mul(record_bytes) < WORTH_WAKING_BYTES;
         Self {
             view,
             queue: Queue::new(),
@@ -215,13 +219,13 @@ impl SampleReadAhead {
             stop,
             chunk_samples,
             chunks_ahead,
-            is_small: window.saturating_mul(record_bytes) < WORTH_WAKING_BYTES,
+            is_quick,
         }
     }
 
     /// Lets the pool begin before the first step asks for a sample, and leaves all of it to the pool.
     pub fn begin(&mut self) -> Result<(), ReaderError> {
-        self.is_small = false;
+        self.is_quick = false;
         self.ask_ahead()
     }
 
@@ -283,8 +287,15 @@ impl SampleReadAhead {
         }
     }
 
+    /// Ends with the sample at this position, which was handed out and could not be read after all.
+    pub fn end_at(&mut self, position: u64) {
+        self.position = self.position.min(position);
+        self.stop = self.stop.min(position);
+        self.current = Chunk::default();
+    }
+
     fn reads_here(&self) -> bool {
-        self.is_small && !self.view.caches.coldness().is_cold()
+        self.is_quick && !self.view.caches.coldness().is_cold()
     }
 
     fn ask_ahead(&mut self) -> Result<(), ReaderError> {
@@ -307,14 +318,20 @@ impl SampleReadAhead {
         if !in_front {
             lookahead.ask(stop);
         }
+        let reads_here = self.reads_here();
         let order = Order {
-            by_pool: !self.reads_here(),
+            by_pool: !reads_here,
             in_front,
+        };
+        let verifying = if reads_here {
+            Verifying::Late
+        } else {
+            Verifying::Early
         };
         self.queue.ask(&self.view, order, move |view| {
             lookahead.reach(view, start);
-            let coldness = view.caches.coldness();
-            coldness.watch(stop - start, || Chunk::prepare(view, start, stop))
+            let prepare = || Chunk::prepare(view, start, stop, verifying);
+            view.caches.coldness().watch(stop - start, prepare)
         })
     }
 }

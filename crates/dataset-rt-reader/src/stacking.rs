@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use dataset_rt_store::{Destination, Part, Record};
+use dataset_rt_store::{Destination, Part, Record, Unwritten};
 use rayon::prelude::*;
 use safetensors::{Dtype, SafeTensors};
 
@@ -348,7 +348,9 @@ impl Stacking<'_> {
             .zip(places)
             .map(|(output, place)| Part {
                 start: output.place.range.start,
-                place: &mut place[number * output.record_bytes..][..output.record_bytes],
+                place: Unwritten::from(
+                    &mut place[number * output.record_bytes..][..output.record_bytes],
+                ),
             })
             .collect();
         found.copy_parts(&mut parts, self.view.read.verify_reads, destination)?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocks::VerifiedMap;
 use crate::checksum::record_checksum;
-use crate::compression::Decoder;
+use crate::compression::{Algorithm, Decoder};
 use crate::error::StoreError;
 use crate::format::{
     BLOCKS_FILE, CHECKSUM_BYTES, DICTIONARY_FILE, INDEX_FILE, METADATA_FILE, block_count,
@@ -16,7 +16,7 @@ use crate::format::{
 use crate::index::Index;
 use crate::manifest::{FileEntry, Manifest};
 use crate::metadata::Metadata;
-use crate::mmap::Map;
+use crate::mmap::{Map, Unwritten};
 use crate::record::{Destination, Record, damaged_record};
 use crate::shard::{Payloads, Shard};
 
@@ -164,6 +164,13 @@ impl Cache {
         })
     }
 
+    /// Says whether payloads are in maps, and not compressed.
+    #[must_use]
+    pub fn is_mapped_as_it_is(&self) -> bool {
+        let is_map = |shard: &Shard| matches!(shard.payloads, Payloads::Map(_));
+        self.manifest.compression == Algorithm::None && self.shards.iter().all(is_map)
+    }
+
     /// The record at a location that this cache gave, if its payload can be read in the map.
     ///
     /// `None` for a record that must be decompressed, or read from the file.
@@ -195,7 +202,7 @@ impl Cache {
         destination: Destination,
     ) -> Result<(), StoreError> {
         match self.in_place(location) {
-            Some(record) => record.copy_into(out, verify, destination),
+            Some(record) => record.copy_into(Unwritten::from(out), verify, destination),
             None => self.read_slowly(location, out, verify),
         }
     }

@@ -13,15 +13,30 @@ use twox_hash::XxHash3_64;
 use crate::format::BLOCK_BYTES;
 use crate::manifest::FileEntry;
 
+/// From this length on, inputs are hashed with the bytes behind them on their way from memory.
+pub(crate) const LONG_BYTES: usize = 4 << 10;
+
 /// Checksum of the stored bytes of one record.
 #[must_use]
+#[inline]
+pub fn record_checksum(sample: u64, stored: &[u8]) -> u32 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if stored.len() >= LONG_BYTES
+        && let Some(avx2) = crate::mmap::Avx2::detect()
+    {
+        return low_half(avx2.hash(sample, stored));
+    }
+    low_half(XxHash3_64::oneshot_with_seed(sample, stored))
+}
+
+/// The checksum in a hash.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the low 32 bits are the checksum"
 )]
-pub fn record_checksum(sample: u64, stored: &[u8]) -> u32 {
-    XxHash3_64::oneshot_with_seed(sample, stored) as u32
+pub(crate) fn low_half(hash: u64) -> u32 {
+    hash as u32
 }
 
 /// The checksum of one record, computed piece by piece.
@@ -37,12 +52,8 @@ impl RecordHasher {
         self.0.write(piece);
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the low 32 bits are the checksum"
-    )]
     pub(crate) fn finish(&self) -> u32 {
-        self.0.finish() as u32
+        low_half(self.0.finish())
     }
 }
 

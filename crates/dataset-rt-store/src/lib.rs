@@ -24,6 +24,7 @@ pub mod format;
 mod index;
 mod journal;
 mod leftovers;
+mod long_copy;
 mod manifest;
 mod metadata;
 mod metadata_assembly;
@@ -40,6 +41,8 @@ mod streams;
 mod verify;
 mod write_back;
 mod writer;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod xxh3;
 
 pub use advice::Stretch;
 pub use build_lock::{BuildLock, Holder, LockAttempt};
@@ -51,7 +54,7 @@ pub use error::StoreError;
 pub use leftovers::{BuildStatus, Reclaim, list_builds, reclaim_builds};
 pub use manifest::{FileEntry, Manifest, ShardEntry};
 pub use metadata::{Metadata, MetadataRow};
-pub use mmap::Map;
+pub use mmap::{Map, Unwritten};
 pub use name::{SourceName, cache_id_of_name};
 pub use payload_sizes::PayloadSizes;
 pub use pipeline::StageTimes;

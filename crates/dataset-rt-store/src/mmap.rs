@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use memmap2::{Advice, Mmap, MmapOptions};
 
 use crate::error::StoreError;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::xxh3::{self, BlockAhead, LongHasher, Target};
 
 /// A whole file, mapped read-only. Cloning is cheap and shares the map.
 #[derive(Debug, Clone)]
@@ -168,76 +170,158 @@ pub(crate) fn prefetch<T>(values: &[T]) {
     let _ = values;
 }
 
+/// The bytes of a line, at any address.
+pub(crate) type Row = [u8; LINE_BYTES];
+
 /// One cache line of a destination.
 #[repr(C, align(64))]
-struct Line([u8; LINE_BYTES]);
+pub(crate) struct Line(Row);
 
-/// Copies past the caches of the processor: a destination that is larger than they are need not be
-/// read into them first, which saves a third of the traffic to memory.
+/// Bytes that are to be written; they need not have a value before.
 ///
-/// Such stores are not ordered with others; dropping this orders them. A processor without AVX
-/// copies as usual.
-pub(crate) struct StreamingCopy {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    has_avx: bool,
+/// Nothing can be read through a place, and only bytes that have a value are written through it.
+#[derive(Debug)]
+pub struct Unwritten<'a>(&'a mut [MaybeUninit<u8>]);
+
+impl<'a> From<&'a mut [u8]> for Unwritten<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        let (length, bytes) = (bytes.len(), bytes.as_mut_ptr());
+        // SAFETY: the same memory for as long. Every byte has a value, and as a place is only ever
+        // written with bytes that have one, every byte still has one afterwards.
+        Self(unsafe { std::slice::from_raw_parts_mut(bytes.cast(), length) })
+    }
 }
 
-impl StreamingCopy {
-    pub(crate) fn begin() -> Self {
-        Self {
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            has_avx: std::arch::is_x86_feature_detected!("avx"),
-        }
+impl<'a> From<&'a mut [MaybeUninit<u8>]> for Unwritten<'a> {
+    fn from(bytes: &'a mut [MaybeUninit<u8>]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl Unwritten<'_> {
+    /// How many bytes there are to write.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
-    /// Copies a slice to one of the same length. Whole lines at addresses that are multiples of 64
-    /// go past the caches.
+    /// Says whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes all of them, as many as these.
     #[inline]
-    pub(crate) fn copy(&self, source: &[u8], destination: &mut [u8]) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if self.has_avx {
-            assert_eq!(source.len(), destination.len(), "both sides of a copy");
-            // SAFETY: a line is plain bytes, for which every value is valid.
-            let (head, lines, tail) = unsafe { destination.align_to_mut::<Line>() };
-            let (source_head, source) = source.split_at(head.len());
-            let (source_lines, source_tail) = source.split_at(source.len() - tail.len());
-            head.copy_from_slice(source_head);
-            // SAFETY: the processor has AVX.
-            unsafe { stream_lines(source_lines, lines) };
-            tail.copy_from_slice(source_tail);
-            return;
+    pub fn fill(mut self, bytes: &[u8]) {
+        assert_eq!(self.len(), bytes.len(), "both sides of a copy");
+        self.write(0, bytes);
+    }
+
+    /// How many bytes after `start` a cache line begins.
+    pub(crate) fn bytes_to_line(&self, start: usize) -> usize {
+        self.0[start..].as_ptr().align_offset(LINE_BYTES)
+    }
+
+    /// Writes bytes that are read again soon.
+    #[inline]
+    pub(crate) fn write(&mut self, start: usize, bytes: &[u8]) {
+        let place = &mut self.0[start..start + bytes.len()];
+        // SAFETY: both sides have this length, and a place is borrowed for itself alone.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_mut_ptr().cast(), bytes.len()) };
+    }
+
+    /// So many times the bytes of a line, at any address.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    pub(crate) fn rows(&mut self, start: usize, count: usize) -> &mut [MaybeUninit<Row>] {
+        let place = &mut self.0[start..start + count * LINE_BYTES];
+        // SAFETY: arrays of bytes lie at any address, so many of them have this length, and whoever
+        // gets them can only write values.
+        unsafe { std::slice::from_raw_parts_mut(place.as_mut_ptr().cast(), count) }
+    }
+
+    /// So many lines; where there are any, one must begin at `start`.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    pub(crate) fn lines(&mut self, start: usize, count: usize) -> &mut [MaybeUninit<Line>] {
+        if count == 0 {
+            return &mut [];
         }
-        destination.copy_from_slice(source);
+        assert_eq!(self.bytes_to_line(start), 0, "a line begins here");
+        let place = &mut self.0[start..start + count * LINE_BYTES];
+        // SAFETY: the address was checked, so many lines have this length, and whoever gets them
+        // can only write values.
+        unsafe { std::slice::from_raw_parts_mut(place.as_mut_ptr().cast(), count) }
     }
 }
 
-impl Drop for StreamingCopy {
-    fn drop(&mut self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a fence has no preconditions; SSE is part of x86-64.
-        unsafe {
-            std::arch::x86_64::_mm_sfence();
-        }
-    }
-}
-
-/// Copies to whole lines, past the caches.
+/// Writes one line past the caches of the processor: a destination that is larger than they are need
+/// not be read into them first, which saves a third of the traffic to memory.
 ///
-/// # Safety
-/// The processor has AVX.
+/// Such stores are not ordered with others until [`order_streams`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-#[target_feature(enable = "avx")]
-unsafe fn stream_lines(source: &[u8], lines: &mut [Line]) {
-    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
-    for (line, source) in lines.iter_mut().zip(source.chunks_exact(LINE_BYTES)) {
-        let (from, to) = (source.as_ptr(), line.0.as_mut_ptr());
-        for part in (0..LINE_BYTES).step_by(size_of::<__m256i>()) {
-            // SAFETY: both sides have 64 bytes, and the destination lies at a multiple of 64.
-            unsafe {
-                let value = _mm256_loadu_si256(from.add(part).cast());
-                _mm256_stream_si256(to.add(part).cast(), value);
-            }
-        }
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) fn stream(line: &mut MaybeUninit<Line>, values: [std::arch::x86_64::__m256i; 2]) {
+    let to: *mut std::arch::x86_64::__m256i = line.as_mut_ptr().cast();
+    // SAFETY: a line has room for two vectors and begins at a multiple of 64.
+    unsafe {
+        std::arch::x86_64::_mm256_stream_si256(to, values[0]);
+        std::arch::x86_64::_mm256_stream_si256(to.add(1), values[1]);
+    }
+}
+
+/// Orders lines that went past the caches before all that is written from now on.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) fn order_streams() {
+    // SAFETY: a fence has no preconditions; SSE is part of x86-64.
+    unsafe { std::arch::x86_64::_mm_sfence() };
+}
+
+/// The proof that the processor has AVX2, and the way to functions that need it.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Avx2(());
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+impl Avx2 {
+    #[inline]
+    pub(crate) fn detect() -> Option<Self> {
+        std::arch::is_x86_feature_detected!("avx2").then_some(Self(()))
+    }
+
+    /// See [`LongHasher::absorb`].
+    #[inline]
+    pub(crate) fn absorb(self, hasher: &mut LongHasher, block: BlockAhead<'_>, target: Target<'_>) {
+        // SAFETY: the processor has AVX2.
+        unsafe { hasher.absorb(block, target) };
+    }
+
+    /// See [`LongHasher::finish`].
+    #[inline]
+    pub(crate) fn finish(self, hasher: LongHasher, input: &[u8]) -> u64 {
+        // SAFETY: the processor has AVX2.
+        unsafe { hasher.finish(input) }
+    }
+
+    /// See [`xxh3::hash`].
+    #[inline]
+    pub(crate) fn hash(self, seed: u64, input: &[u8]) -> u64 {
+        // SAFETY: the processor has AVX2.
+        unsafe { xxh3::hash(seed, input) }
+    }
+
+    /// See [`xxh3::copy`].
+    #[inline]
+    pub(crate) fn copy(self, block: BlockAhead<'_>, target: Target<'_>) {
+        // SAFETY: the processor has AVX2.
+        unsafe { xxh3::copy(block, target) };
+    }
+
+    /// See [`xxh3::stream_all`].
+    #[inline]
+    pub(crate) fn stream_all(self, rows: &[Row], lines: &mut [MaybeUninit<Line>]) {
+        // SAFETY: the processor has AVX2.
+        unsafe { xxh3::stream_all(rows, lines) };
     }
 }
 

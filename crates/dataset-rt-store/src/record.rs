@@ -3,15 +3,11 @@
 use std::ops::Range;
 use std::path::Path;
 
-use crate::checksum::{RecordHasher, record_checksum};
+use crate::checksum::{LONG_BYTES, record_checksum};
 use crate::error::StoreError;
-use crate::mmap::{LINE_BYTES, Map, StreamingCopy, prefetch};
+use crate::long_copy::copy_long;
+use crate::mmap::{Map, Unwritten, prefetch};
 
-/// Bytes that are hashed and then copied: small enough to stay in the first cache in between, and
-/// to let the copy of one piece overlap with the loading of the next.
-const PIECE_BYTES: usize = 2 << 10;
-/// Records from here on are worth copying in pieces.
-const PIECEWISE_BYTES: usize = 16 << 10;
 /// How much of a record is asked for ahead; the processor follows by itself from there.
 const PREFETCHED_BYTES: usize = 2 << 10;
 
@@ -30,13 +26,7 @@ pub struct Part<'a> {
     /// First byte in the payload.
     pub start: usize,
     /// Where it goes.
-    pub place: &'a mut [u8],
-}
-
-impl Part<'_> {
-    fn stop(&self) -> usize {
-        self.start + self.place.len()
-    }
+    pub place: Unwritten<'a>,
 }
 
 /// A payload as it lies in a map, and what it must hash to.
@@ -90,41 +80,41 @@ impl<'a> Record<'a> {
         prefetch(&self.payload[..self.payload.len().min(PREFETCHED_BYTES)]);
     }
 
-    /// Copies the payload to `out`, which is as long, and verifies it if asked to.
+    /// Copies the payload to a place of its length, and verifies it if asked to.
     #[inline]
     pub fn copy_into(
         &self,
-        out: &mut [u8],
+        place: Unwritten<'_>,
         verify: bool,
         destination: Destination,
     ) -> Result<(), StoreError> {
-        if destination == Destination::Memory && self.payload.len() >= PIECEWISE_BYTES {
-            let part = Part {
-                start: 0,
-                place: out,
-            };
-            return self.copy_pieces(&mut [part], verify);
-        }
-        out.copy_from_slice(self.payload);
-        // The copy is hashed while it is in the processor's cache.
-        self.verify_if(out, verify)
+        self.copy_parts(&mut [Part { start: 0, place }], verify, destination)
     }
 
     /// Copies parts of the payload, which are given in their order and do not overlap, and verifies
     /// the whole of it if asked to.
+    #[inline]
     pub fn copy_parts(
         &self,
         parts: &mut [Part<'_>],
         verify: bool,
         destination: Destination,
     ) -> Result<(), StoreError> {
-        if destination == Destination::Memory && self.payload.len() >= PIECEWISE_BYTES {
-            return self.copy_pieces(parts, verify);
+        if self.payload.len() >= LONG_BYTES {
+            let seed = verify.then_some(self.sample);
+            let found = copy_long(seed, self.payload, parts, destination);
+            self.map.check()?;
+            return match found {
+                Some(found) if found != self.checksum => Err(self.damaged(found)),
+                _ => Ok(()),
+            };
         }
         for part in parts {
+            let length = part.place.len();
             part.place
-                .copy_from_slice(&self.payload[part.start..part.start + part.place.len()]);
+                .write(0, &self.payload[part.start..part.start + length]);
         }
+        // It is in the processor's cache now.
         self.verify_if(self.payload, verify)
     }
 
@@ -138,61 +128,10 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Loads, hashes and copies piece by piece, so that each byte comes from memory once and the
-    /// three overlap.
-    fn copy_pieces(&self, parts: &mut [Part<'_>], verify: bool) -> Result<(), StoreError> {
-        let copy = StreamingCopy::begin();
-        let mut hasher = RecordHasher::new(self.sample);
-        let mut next_part = 0;
-        let mut start = 0;
-        let mut stop = first_piece_bytes(parts);
-        while start < self.payload.len() {
-            stop = stop.min(self.payload.len());
-            let piece = &self.payload[start..stop];
-            let after = self.payload.len().min(stop + PIECE_BYTES);
-            prefetch(&self.payload[stop..after]);
-            if verify {
-                hasher.update(piece);
-            }
-            while let Some(part) = parts.get_mut(next_part)
-                && part.start < stop
-            {
-                let (from, to) = (start.max(part.start), stop.min(part.stop()));
-                copy.copy(
-                    &self.payload[from..to],
-                    &mut part.place[from - part.start..to - part.start],
-                );
-                if part.stop() > stop {
-                    break;
-                }
-                next_part += 1;
-            }
-            start = stop;
-            stop += PIECE_BYTES;
-        }
-        drop(copy);
-        self.map.check()?;
-        let found = hasher.finish();
-        if verify && found != self.checksum {
-            return Err(self.damaged(found));
-        }
-        Ok(())
-    }
-
     #[cold]
     fn damaged(&self, found: u32) -> StoreError {
         damaged_record(self.map.path(), self.sample, self.checksum, found)
     }
-}
-
-/// Length of the first piece, such that the pieces of the largest part begin at whole cache lines of
-/// the place that they are copied to.
-fn first_piece_bytes(parts: &[Part<'_>]) -> usize {
-    let largest = parts.iter().max_by_key(|part| part.place.len());
-    largest.map_or(PIECE_BYTES, |part| {
-        let to_line = part.place.as_ptr().align_offset(LINE_BYTES);
-        (part.start + to_line) % PIECE_BYTES
-    })
 }
 
 pub(crate) fn damaged_record(path: &Path, sample: u64, expected: u32, found: u32) -> StoreError {

@@ -1,20 +1,23 @@
 //! Python buffers over memory that Rust owns, read-only over mapped files and writable over the
-//! memory of a batch, and named tuples made without a call into Python; the binding's only unsafe
-//! code.
+//! memory of a batch, and bytes objects and named tuples that are filled in place; the binding's
+//! only unsafe code.
 
 #![allow(
     unsafe_code,
-    reason = "the buffer protocol hands out a raw pointer, and tuples are filled in place"
+    reason = "the buffer protocol hands out a raw pointer, and new objects are filled in place"
 )]
 
 use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
 
 use dataset_rt_reader::Buffer;
-use dataset_rt_store::Map;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use dataset_rt_store::{Map, Unwritten};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyBytes, PyTuple, PyType};
+
+use crate::error::CoreError;
 
 /// A mapped shard. Memoryviews of it, and their slices, keep the map alive.
 #[pyclass(frozen, name = "MappedBytes", module = "dataset_rt._core")]
@@ -113,6 +116,31 @@ impl PyBatchBuffer {
             )
         }
     }
+}
+
+/// A bytes object of this length, written by `fill`, which writes the whole place or fails.
+pub(crate) fn new_bytes<'py, E: Into<CoreError>>(
+    py: Python<'py>,
+    length: usize,
+    fill: impl FnOnce(Unwritten<'_>) -> Result<(), E>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let size = ffi::Py_ssize_t::try_from(length)
+        .map_err(|_| PyMemoryError::new_err("too long for a bytes object"))?;
+    // SAFETY: without a source this gives a new reference to a bytes object whose bytes have no value
+    // yet, or null with an exception set.
+    let bytes = unsafe {
+        let bytes = ffi::PyBytes_FromStringAndSize(std::ptr::null(), size);
+        Bound::from_owned_ptr_or_err(py, bytes)?.cast_into_unchecked::<PyBytes>()
+    };
+    // SAFETY: the object has so many bytes, and nobody else has a reference to it. That of an empty
+    // object is shared, but no bytes of it are written.
+    let place = unsafe {
+        let first = ffi::PyBytes_AsString(bytes.as_ptr()).cast::<MaybeUninit<u8>>();
+        std::slice::from_raw_parts_mut(first, length)
+    };
+    // An object that was not filled is dropped without being looked at.
+    fill(Unwritten::from(place)).map_err(|error| PyErr::from(error.into()))?;
+    Ok(bytes)
 }
 
 enum IsReadOnly {

@@ -47,7 +47,10 @@ impl PySampleIterator {
             let step = self.lock().step().map_err(CoreError::from)?;
             match step {
                 Step::Ready(prepared) => {
-                    return self.factory.prepared(py, &self.view, &prepared).map(Some);
+                    let sample = self.factory.prepared(py, &self.view, &prepared);
+                    return sample
+                        .inspect_err(|_| self.lock().end_at(prepared.position()))
+                        .map(Some);
                 }
                 Step::End => return Ok(None),
                 Step::Wait(waiting) => {

@@ -1,12 +1,12 @@
 //! `CachedSample` objects, built straight from the maps.
 
 use dataset_rt_reader::{Chunk, Lookahead, Prepared, ReaderError, RecordNumber, View, value_at};
-use dataset_rt_store::{StoreError, Value};
+use dataset_rt_store::{Destination, StoreError, Unwritten, Value};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyType};
 
-use crate::buffer::NamedTupleClass;
+use crate::buffer::{NamedTupleClass, new_bytes};
 use crate::error::CoreError;
 
 /// How many samples are made before Ctrl-C is looked for, if they are not as large as a chunk.
@@ -49,9 +49,8 @@ impl SampleFactory {
         view: &View,
         prepared: &Prepared,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let caches = view.caches();
-        let data = PyBytes::new(py, prepared.payload(caches));
-        prepared.check(caches).map_err(CoreError::from)?;
+        let copy = |place: Unwritten<'_>| prepared.copy_payload(view, place);
+        let data = new_bytes(py, prepared.payload_bytes(), copy)?;
         let metadata = self.metadata(py, |column| Ok(prepared.value(column)))?;
         self.assemble(
             py,
@@ -118,10 +117,9 @@ impl SampleFactory {
         let Some(found) = placed.cache.in_place(&location) else {
             return Err(CoreError::from(ReaderError::ReaderPanic).into());
         };
-        let data = PyBytes::new(py, found.payload);
-        found
-            .verify_if(data.as_bytes(), view.read_options().verify_reads)
-            .map_err(CoreError::from)?;
+        let verify = view.read_options().verify_reads;
+        let copy = |place: Unwritten<'_>| found.copy_into(place, verify, Destination::Cached);
+        let data = new_bytes(py, found.payload.len(), copy)?;
         let row = placed.metadata_row().map_err(CoreError::from)?;
         let places = view.caches().places(placed.cache_index);
         let metadata = self.metadata(py, |column| value_at(&row, places[column]))?;

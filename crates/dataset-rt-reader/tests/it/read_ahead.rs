@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use dataset_rt_reader::{Batch, Dataset, SampleReadAhead, Step};
-use dataset_rt_store::Value;
+use dataset_rt_store::{Unwritten, Value};
 use proptest::prelude::*;
 
 use crate::building::{draw, open, read, write};
@@ -12,7 +12,11 @@ fn drain_samples(read_ahead: &mut SampleReadAhead) -> Vec<Vec<u8>> {
     loop {
         match read_ahead.step().unwrap() {
             Step::Ready(prepared) => {
-                payloads.push(prepared.payload(view.caches()).to_vec());
+                let mut payload = vec![0; prepared.payload_bytes()];
+                prepared
+                    .copy_payload(&view, Unwritten::from(&mut payload[..]))
+                    .unwrap();
+                payloads.push(payload);
             }
             Step::Wait(waiting) => waiting.wait(Duration::from_secs(10)),
             Step::End => return payloads,

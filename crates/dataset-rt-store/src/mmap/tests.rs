@@ -16,25 +16,6 @@ fn reading_a_file_that_was_cut_short_gives_zeros_and_an_error() {
 }
 
 #[test]
-fn a_streaming_copy_is_a_copy_at_every_alignment_and_length() {
-    let source: Vec<u8> = (0..=255).cycle().take(1000).collect();
-    for start in 0..LINE_BYTES {
-        for length in [0, 1, 15, 63, 64, 65, 127, 128, 500] {
-            let mut destination = vec![0; 1000];
-            let copy = StreamingCopy::begin();
-            copy.copy(
-                &source[start..start + length],
-                &mut destination[2 * start..2 * start + length],
-            );
-            drop(copy);
-            let mut expected = vec![0; 1000];
-            expected[2 * start..2 * start + length].copy_from_slice(&source[start..start + length]);
-            assert_eq!(destination, expected, "{length} bytes from {start}");
-        }
-    }
-}
-
-#[test]
 fn an_empty_file_maps_to_no_bytes() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let path = folder.path().join("empty");

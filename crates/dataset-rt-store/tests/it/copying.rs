@@ -1,6 +1,6 @@
 //! Records are copied and verified in one pass, in whole and in parts, for either destination.
 
-use dataset_rt_store::{Destination, Part, StoreError};
+use dataset_rt_store::{Destination, Part, StoreError, Unwritten};
 
 use crate::building::{Row, build, open, options};
 
@@ -83,7 +83,7 @@ fn parts_of_a_record_are_copied_to_their_places() {
                 .zip(&mut places)
                 .map(|(range, place)| Part {
                     start: range.start,
-                    place,
+                    place: Unwritten::from(&mut place[..]),
                 })
                 .collect();
             record.copy_parts(&mut parts, true, destination).unwrap();
@@ -121,9 +121,10 @@ fn damage_anywhere_in_a_large_record_is_noticed_while_it_is_copied() {
                 "{error}"
             );
             assert_eq!(read(false).unwrap(), damaged);
+            let mut place = [0; 10];
             let part = Part {
                 start: 10,
-                place: &mut [0; 10],
+                place: Unwritten::from(&mut place[..]),
             };
             let record = cache.in_place(&location).unwrap();
             let error = record
