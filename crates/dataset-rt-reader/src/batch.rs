@@ -1,10 +1,13 @@
 //! Many records at once: which they are, their payloads in one buffer, their metadata as columns.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::active_table::RecordNumber;
 use crate::buffers::Buffer;
 use crate::error::ReaderError;
+use crate::gather::PayloadPlace;
+use crate::stacking::StackedArray;
 use crate::view::View;
 
 /// Payloads back to back.
@@ -16,6 +19,76 @@ pub struct Gathered {
     pub offsets: Vec<i64>,
 }
 
+/// What a batch is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Its payloads, copied.
+    Payloads,
+    /// Stacked arrays, perhaps filled up along an axis.
+    Arrays {
+        /// The axis.
+        pad_axis: Option<usize>,
+    },
+    /// Views into the maps.
+    Views,
+    /// What is read when it is asked for.
+    Other,
+}
+
+/// What the batches of an iterator were last asked for, and so what is worth doing ahead; payloads at
+/// first.
+#[derive(Debug, Default)]
+pub(crate) struct LatestUse(AtomicUsize);
+
+impl LatestUse {
+    const PAYLOADS: usize = 0;
+    const OTHER: usize = 1;
+    const VIEWS: usize = 2;
+    const ARRAYS: usize = 3;
+    const PADDED_ARRAYS: usize = 4;
+
+    pub(crate) fn new(latest: Use) -> Self {
+        let new = Self(AtomicUsize::new(0));
+        new.set(latest);
+        new
+    }
+
+    pub(crate) fn set(&self, latest: Use) {
+        let code = match latest {
+            Use::Payloads => Self::PAYLOADS,
+            Use::Other => Self::OTHER,
+            Use::Views => Self::VIEWS,
+            Use::Arrays { pad_axis: None } => Self::ARRAYS,
+            Use::Arrays {
+                pad_axis: Some(axis),
+            } => axis.saturating_add(Self::PADDED_ARRAYS),
+        };
+        self.0.store(code, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Use {
+        match self.0.load(Ordering::Relaxed) {
+            Self::PAYLOADS => Use::Payloads,
+            Self::OTHER => Use::Other,
+            Self::VIEWS => Use::Views,
+            Self::ARRAYS => Use::Arrays { pad_axis: None },
+            padded => Use::Arrays {
+                pad_axis: Some(padded - Self::PADDED_ARRAYS),
+            },
+        }
+    }
+}
+
+/// What was done ahead, apart from copying payloads.
+#[derive(Debug)]
+enum Ahead {
+    Arrays {
+        pad_axis: Option<usize>,
+        arrays: Vec<StackedArray>,
+    },
+    Places(Vec<PayloadPlace>),
+}
+
 /// Some records of a dataset, in order.
 #[derive(Debug)]
 pub struct Batch {
@@ -25,6 +98,9 @@ pub struct Batch {
     first_position: Option<u64>,
     padding_from: u64,
     gathered: OnceLock<Gathered>,
+    ahead: Option<Ahead>,
+    /// That of the iterator.
+    latest_use: Option<Arc<LatestUse>>,
 }
 
 impl Batch {
@@ -39,6 +115,8 @@ impl Batch {
             first_position: None,
             padding_from: u64::MAX,
             gathered,
+            ahead: None,
+            latest_use: None,
         })
     }
 
@@ -100,27 +178,99 @@ impl Batch {
         self.padding_from
     }
 
-    /// Says whether the payloads have been copied and not been taken out.
-    #[must_use]
-    pub fn is_gathered(&self) -> bool {
-        self.gathered.get().is_some()
-    }
-
     /// The payloads, copied and verified at the first call.
     pub fn gathered(&self) -> Result<&Gathered, ReaderError> {
         if let Some(gathered) = self.gathered.get() {
             return Ok(gathered);
         }
-        let gathered = self.view.gather(&self.records)?;
+        let gathered = self.gather()?;
         Ok(self.gathered.get_or_init(|| gathered))
     }
 
-    /// Takes the payloads out, gathering them if that has not happened.
-    pub fn take_gathered(&mut self) -> Result<Gathered, ReaderError> {
-        match self.gathered.take() {
-            Some(gathered) => Ok(gathered),
-            None => self.view.gather(&self.records),
+    fn gather(&self) -> Result<Gathered, ReaderError> {
+        self.view.gather(&self.view.find(self.records.clone())?)
+    }
+
+    /// Takes the payloads out, if they have been copied.
+    pub fn take_gathered(&mut self) -> Option<Gathered> {
+        self.gathered.take()
+    }
+
+    /// Gives payloads back that were taken out and not changed.
+    pub fn put_gathered(&mut self, gathered: Gathered) {
+        // If they were read anew meanwhile, these are the same.
+        let _ = self.gathered.set(gathered);
+    }
+
+    /// Takes the stacked arrays out, if they were made ahead in this way.
+    pub fn take_stacked(&mut self, pad_axis: Option<usize>) -> Option<Vec<StackedArray>> {
+        match self.ahead.take()? {
+            Ahead::Arrays {
+                pad_axis: axis,
+                arrays,
+            } if axis == pad_axis => Some(arrays),
+            other => {
+                self.ahead = Some(other);
+                None
+            }
         }
+    }
+
+    /// Takes the places of the payloads out, if they were found and verified ahead.
+    pub fn take_places(&mut self) -> Option<Vec<PayloadPlace>> {
+        match self.ahead.take()? {
+            Ahead::Places(places) => Some(places),
+            other => {
+                self.ahead = Some(other);
+                None
+            }
+        }
+    }
+
+    /// Notes what the batch is asked for, so that the next ones of its iterator are prepared for it.
+    pub fn note_use(&self, latest: Use) {
+        if let Some(latest_use) = &self.latest_use {
+            latest_use.set(latest);
+            self.view.latest_use.set(latest);
+        }
+    }
+
+    /// Does what the batches before were asked for.
+    ///
+    /// Whether this one is asked for the same is not known. If it is, the error comes again, but for
+    /// that of copying payloads, which ends an iterator at once.
+    pub(crate) fn prepared(mut self, latest_use: &Arc<LatestUse>) -> Result<Self, ReaderError> {
+        match latest_use.get() {
+            Use::Payloads => {
+                self.gathered()?;
+            }
+            Use::Arrays { pad_axis } => {
+                let found = self.view.find(self.records.clone());
+                let stack = |found| self.view.stack_arrays(&found, pad_axis);
+                let arrays = found.and_then(stack).ok();
+                self.ahead = arrays.map(|arrays| Ahead::Arrays { pad_axis, arrays });
+            }
+            Use::Views => {
+                let found = self.view.find(self.records.clone());
+                let places = found.and_then(|found| self.view.places(&found)).ok();
+                self.ahead = places.map(Ahead::Places);
+            }
+            Use::Other => {}
+        }
+        self.latest_use = Some(Arc::clone(latest_use));
+        Ok(self)
+    }
+
+    /// Bytes that were prepared.
+    pub(crate) fn prepared_bytes(&self) -> u64 {
+        let gathered = self.gathered.get().map(|gathered| &gathered.buffer);
+        let arrays = match &self.ahead {
+            Some(Ahead::Arrays { arrays, .. }) => arrays.as_slice(),
+            _ => &[],
+        };
+        let stacked = arrays.iter().map(|array| &array.buffer);
+        let buffers = gathered.into_iter().chain(stacked);
+        buffers.map(|buffer| buffer.bytes().len() as u64).sum()
     }
 
     /// Identities of the samples: cache ids and sample ids.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use dataset_rt_store::{Backend, Cache, Column, ColumnType, MetadataRow, StoreError, Value};
+use dataset_rt_store::{Backend, Cache, Column, ColumnType, Map, MetadataRow, StoreError, Value};
 use rayon::prelude::*;
 
 use crate::active_table::RecordNumber;
@@ -127,6 +127,12 @@ impl CacheSet {
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
+    }
+
+    /// The map of a shard of one of the caches, if it is mapped.
+    #[must_use]
+    pub fn map(&self, cache_index: usize, shard: usize) -> Option<&Map> {
+        self.caches[cache_index].map(shard)
     }
 
     /// Where the columns of the dataset are in one cache.

@@ -14,7 +14,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 const RECORDS_WITHOUT_DISK: u64 = 1024;
 /// Of reads without advice, one in about so many bytes is watched: looking at the counters of a
 /// thread costs as much as copying a kilobyte or two, twice.
-const BYTES_BETWEEN_LOOKS: u64 = 2 << 20;
+const BYTES_BETWEEN_LOOKS: u64 = 4 << 20;
 
 /// The switch between reading with advice and without; on at first, as nothing is known.
 #[derive(Debug)]

@@ -62,6 +62,7 @@ impl Dataset {
             read,
             pool,
             fingerprint: OnceLock::new(),
+            latest_use: Arc::default(),
         }))
     }
 
@@ -269,6 +270,7 @@ fn edited(
         read: view.read,
         pool: Arc::clone(&view.pool),
         fingerprint: OnceLock::new(),
+        latest_use: Arc::clone(&view.latest_use),
     })
 }
 

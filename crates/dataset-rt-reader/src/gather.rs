@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dataset_rt_store::{Cache, Destination, Location, Map, Record, StoreError};
+use dataset_rt_store::{Cache, Destination, Location, Record, StoreError};
 use rayon::prelude::*;
 
 use crate::active_table::RecordNumber;
@@ -18,6 +18,9 @@ pub(crate) const PARALLEL_BYTES: usize = 1 << 20;
 pub(crate) const TASK_BYTES: usize = 256 << 10;
 /// What is larger than this leaves the caches of the processor before anybody reads it.
 const CACHED_BYTES: usize = 8 << 20;
+/// So many records, or bytes, take a tenth of a second from memory.
+const LONG_RECORDS: usize = 1 << 14;
+const LONG_BYTES: u64 = 256 << 20;
 /// Entries of an index that are loaded at once before they are read.
 const PREFETCHED_ENTRIES: usize = 1 << 10;
 /// While one record is copied, the one after the next is on its way from memory.
@@ -42,14 +45,14 @@ pub(crate) struct Located {
 impl Located {
     #[inline]
     pub(crate) fn find(caches: &CacheSet, record: RecordNumber) -> Result<Self, StoreError> {
-        let Placed {
-            cache,
-            cache_index,
-            sample,
-        } = caches.place(record);
+        Self::find_placed(&caches.place(record))
+    }
+
+    #[inline]
+    pub(crate) fn find_placed(placed: &Placed<'_>) -> Result<Self, StoreError> {
         Ok(Self {
-            cache_index,
-            location: cache.locate(sample)?,
+            cache_index: placed.cache_index,
+            location: placed.cache.locate(placed.sample)?,
         })
     }
 
@@ -109,21 +112,86 @@ pub struct PayloadPlace {
     pub cache_index: usize,
     /// Number of the shard in its cache.
     pub shard: usize,
-    /// The map of the shard.
-    pub map: Map,
-    /// The bytes in the map.
+    /// The bytes in the map of the shard.
     pub range: Range<usize>,
 }
 
+/// Records, each found in its cache.
+#[derive(Debug)]
+pub struct FoundRecords {
+    pub(crate) records: Vec<RecordNumber>,
+    pub(crate) located: Vec<Located>,
+    payload_bytes: u64,
+}
+
+impl FoundRecords {
+    /// Says whether reading them may take long enough for somebody to press Ctrl-C, from memory.
+    #[must_use]
+    pub fn take_long(&self) -> bool {
+        self.payload_bytes >= LONG_BYTES
+    }
+
+    /// Cuts them into stretches of no more than so many bytes, each of at least one record.
+    #[must_use]
+    pub fn stretches(&self, most_bytes: usize) -> Vec<Self> {
+        let mut stretches = Vec::new();
+        let mut first = 0;
+        let mut bytes = 0_usize;
+        for (number, located) in self.located.iter().enumerate() {
+            let more = located.location.payload_bytes();
+            if number > first && bytes.saturating_add(more) > most_bytes {
+                stretches.push(self.stretch(first..number));
+                (first, bytes) = (number, 0);
+            }
+            bytes = bytes.saturating_add(more);
+        }
+        if first < self.located.len() {
+            stretches.push(self.stretch(first..self.located.len()));
+        }
+        stretches
+    }
+
+    fn stretch(&self, range: Range<usize>) -> Self {
+        Self::of(
+            self.records[range.clone()].to_vec(),
+            self.located[range].to_vec(),
+        )
+    }
+
+    fn of(records: Vec<RecordNumber>, located: Vec<Located>) -> Self {
+        let payload_bytes = located.iter().fold(0, |bytes: u64, located| {
+            bytes.saturating_add(located.location.payload_bytes() as u64)
+        });
+        Self {
+            records,
+            located,
+            payload_bytes,
+        }
+    }
+}
+
 impl View {
+    /// Says whether reading so many records may take long enough for somebody to press Ctrl-C, even
+    /// if they are small.
+    #[must_use]
+    pub fn may_take_long(&self, num_records: usize) -> bool {
+        num_records >= LONG_RECORDS || self.caches.coldness().is_cold()
+    }
+
+    /// Finds records in their caches.
+    pub fn find(&self, records: Vec<RecordNumber>) -> Result<FoundRecords, ReaderError> {
+        let located = Located::find_all(&self.caches, &records)?;
+        Ok(FoundRecords::of(records, located))
+    }
+
     /// Copies the payloads of these records back to back.
-    pub fn gather(&self, records: &[RecordNumber]) -> Result<Gathered, ReaderError> {
+    pub fn gather(&self, found: &FoundRecords) -> Result<Gathered, ReaderError> {
         let caches = &*self.caches;
-        let located = Located::find_all(caches, records)?;
+        let (records, located) = (&found.records, &found.located);
         let mut offsets = Vec::with_capacity(located.len() + 1);
         let mut total = 0_usize;
         offsets.push(0);
-        for record in &located {
+        for record in located {
             // The lengths of compressed records are only what their index says.
             total = total
                 .checked_add(record.location.payload_bytes())
@@ -142,13 +210,13 @@ impl View {
         let threads = is_parallel.then(|| self.pool.threads()).transpose()?;
         let place = buffer.bytes_mut();
         match (Lookahead::if_cold(self, records), threads) {
-            (None, None) => copy((&located, place))?,
+            (None, None) => copy((located, place))?,
             (None, Some(threads)) => {
-                let tasks = split(&located, place);
+                let tasks = split(located, place);
                 threads.install(|| tasks.into_par_iter().try_for_each(copy))?;
             }
             (Some(lookahead), threads) => {
-                let tasks = split(&located, place);
+                let tasks = split(located, place);
                 lookahead.run(threads.as_deref(), tasks, |task| task.0.len(), copy)?;
             }
         }
@@ -156,16 +224,15 @@ impl View {
     }
 
     /// Where these records lie in the maps, once they are verified there.
-    pub fn places(&self, records: &[RecordNumber]) -> Result<Vec<PayloadPlace>, ReaderError> {
+    pub fn places(&self, found: &FoundRecords) -> Result<Vec<PayloadPlace>, ReaderError> {
         let caches = &*self.caches;
-        let located = Located::find_all(caches, records)?;
+        let (records, located) = (&found.records, &found.located);
         let verify = self.read.verify_reads;
-        let bytes = located.iter().fold(0_usize, |bytes, located| {
-            bytes.saturating_add(located.location.payload_bytes())
-        });
-        let is_parallel = verify && bytes >= PARALLEL_BYTES && self.pool.num_threads() > 1;
+        let bytes = found.payload_bytes;
+        let is_parallel = verify && bytes >= PARALLEL_BYTES as u64 && self.pool.num_threads() > 1;
         let per_task = if is_parallel {
-            located.len().div_ceil(bytes.div_ceil(TASK_BYTES)).max(1)
+            let tasks = usize::try_from(bytes.div_ceil(TASK_BYTES as u64)).unwrap_or(usize::MAX);
+            located.len().div_ceil(tasks).max(1)
         } else {
             located.len().max(1)
         };
@@ -187,7 +254,6 @@ impl View {
                 places.push(PayloadPlace {
                     cache_index: located.cache_index,
                     shard: found.shard,
-                    map: found.map().clone(),
                     range: found.range(),
                 });
                 Ok(())
@@ -195,7 +261,7 @@ impl View {
             Ok::<_, ReaderError>(places)
         };
         if !is_parallel {
-            return find((0, &located));
+            return find((0, located));
         }
         let parts = self.pool.threads()?.install(|| {
             located

@@ -70,17 +70,18 @@ impl Prepared {
             Payload::InMap => view.read.verify_reads,
         };
         let caches = &*view.caches;
-        // The next one is on its way while Python has its turn.
-        let next = self.contents.entries.get(self.number + 1);
-        if let Some(record) = next.and_then(|next| next.located.in_place(caches)) {
-            record.prefetch();
-        }
         // Without a copy the payload lies in the map: that is how it was prepared.
         let Some(record) = self.entry().located.in_place(caches) else {
             return Err(ReaderError::ReaderPanic);
         };
         let copy = || record.copy_into(place, verify, Destination::Cached);
-        Ok(caches.coldness().watch(1, copy)?)
+        caches.coldness().watch(1, copy)?;
+        // The next one is on its way while Python has its turn.
+        let next = self.contents.entries.get(self.number + 1);
+        if let Some(record) = next.and_then(|next| next.located.in_place(caches)) {
+            record.prefetch();
+        }
+        Ok(())
     }
 
     /// The value in one metadata column of the dataset.
@@ -282,9 +283,18 @@ impl Contents {
             .map(|record| record.location.payload_bytes())
             .filter(|&bytes| bytes <= COPIED_BYTES);
         self.copies.reserve_exact(small.sum());
-        Located::visit_all(caches, &located, |_, located| {
-            self.add(view, *located, verifying)
-        })?;
+        let is_left = |located: &Located| {
+            verifying == Verifying::Late && located.location.payload_bytes() > COPIED_BYTES
+        };
+        if located.iter().all(is_left) {
+            for located in located {
+                self.add(view, located, verifying)?;
+            }
+        } else {
+            Located::visit_all(caches, &located, |_, located| {
+                self.add(view, *located, verifying)
+            })?;
+        }
         found
     }
 

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, LatestUse};
 use crate::error::ReaderError;
 use crate::gather::PARALLEL_BYTES;
 use crate::lookahead::WindowLookahead;
@@ -30,9 +30,10 @@ const AHEAD_BYTES: u64 = 8 << 20;
 const HELPED_SAMPLES: u64 = 64;
 /// A thread that was idle begins within this time, unless the machine is busy.
 const WAKING_TIME: Duration = Duration::from_micros(50);
-/// Batches that are gathered ahead, at most; small ones are gathered by one thread each, and there
-/// is one more for each thread.
+/// Large batches that are prepared ahead, each by all threads.
 const BATCHES_AHEAD: u64 = 2;
+/// Small batches are prepared together, up to so many bytes.
+const GROUP_BYTES: u64 = 1 << 20;
 /// Gathered batches ahead take no more than this, but for a single one.
 const BATCHES_AHEAD_BYTES: u64 = 256 << 20;
 
@@ -52,6 +53,8 @@ pub enum Step<T, W = T> {
 #[derive(Debug)]
 pub struct Waiting<T> {
     task: Arc<Task<T>>,
+    /// What nobody has begun, this one or a later one.
+    spare: Arc<Task<T>>,
     helps: Help,
 }
 
@@ -63,7 +66,7 @@ enum Help {
     /// Prepares it, if no thread has begun after a while: on a busy machine that takes less time than
     /// waiting for one.
     Late,
-    /// Prepares it: nobody else was asked to.
+    /// Prepares it, or a later one if a thread has begun with it.
     AtOnce,
 }
 
@@ -76,7 +79,7 @@ impl<T> Waiting<T> {
                 self.task.wait(WAKING_TIME);
                 self.task.run();
             }
-            Help::AtOnce => self.task.run(),
+            Help::AtOnce => self.spare.run(),
         }
         self.task.wait(timeout);
     }
@@ -156,9 +159,16 @@ impl<T: Send + 'static> Queue<T> {
     /// The next item, to be waited for; `helps` says what to do about what the pool prepares.
     fn waiting(&self, helps: Help) -> Option<Waiting<T>> {
         let (task, by_pool) = self.pending.front()?;
+        let helps = if *by_pool { helps } else { Help::AtOnce };
+        let mut spare = task;
+        if helps == Help::AtOnce {
+            let mut tasks = self.pending.iter().map(|(task, _)| task);
+            spare = tasks.find(|task| task.is_asked()).unwrap_or(task);
+        }
         Some(Waiting {
             task: Arc::clone(task),
-            helps: if *by_pool { helps } else { Help::AtOnce },
+            spare: Arc::clone(spare),
+            helps,
         })
     }
 }
@@ -336,16 +346,54 @@ impl SampleReadAhead {
     }
 }
 
-/// The batches of a window, gathered ahead.
+/// The batches of a window, prepared ahead for what those before were asked for.
 #[derive(Debug)]
 pub struct BatchReadAhead {
     view: Arc<View>,
-    queue: Queue<Result<Batch, ReaderError>>,
+    queue: Queue<BatchGroup>,
+    latest_use: Arc<LatestUse>,
+    current: BatchGroup,
     position: u64,
     asked: u64,
     stop: u64,
     batch_size: u64,
-    batches_ahead: u64,
+    /// Small batches are prepared some at a time: handing over each takes longer than preparing it.
+    batches_per_group: u64,
+    groups_ahead: u64,
+    /// Whether a group is prepared by one thread.
+    is_small: bool,
+}
+
+/// Consecutive batches, up to the first that failed.
+#[derive(Debug, Default)]
+pub struct BatchGroup {
+    batches: VecDeque<Batch>,
+    error: Option<ReaderError>,
+}
+
+impl BatchGroup {
+    fn prepare(
+        view: &Arc<View>,
+        mut start: u64,
+        stop: u64,
+        batch_size: u64,
+        latest_use: &Arc<LatestUse>,
+    ) -> Self {
+        let mut group = Self::default();
+        while start < stop {
+            let end = start.saturating_add(batch_size).min(stop);
+            let batch = Batch::of_window(Arc::clone(view), start, end, u64::MAX);
+            match batch.and_then(|batch| batch.prepared(latest_use)) {
+                Ok(batch) => group.batches.push_back(batch),
+                Err(error) => {
+                    group.error = Some(error);
+                    break;
+                }
+            }
+            start = end;
+        }
+        group
+    }
 }
 
 impl BatchReadAhead {
@@ -354,31 +402,35 @@ impl BatchReadAhead {
     pub fn new(view: Arc<View>, start: u64, stop: u64, batch_size: u64) -> Self {
         let batch_size = batch_size.max(1);
         let batch_bytes = batch_size.saturating_mul(view.caches.mean_payload_bytes());
-        // Each thread has one small batch in hand, and finds another when it is done.
-        let wanted = if batch_bytes < PARALLEL_BYTES as u64 {
-            BATCHES_AHEAD + view.pool.num_threads() as u64
+        let is_small = batch_bytes < PARALLEL_BYTES as u64;
+        let (batches_per_group, groups_ahead) = if is_small {
+            // Each thread has one group in hand, and finds another when it is done.
+            let threads = view.pool.num_threads() as u64;
+            ((GROUP_BYTES / batch_bytes).max(1), threads + 1)
         } else {
-            BATCHES_AHEAD
+            (1, BATCHES_AHEAD)
         };
-        let batches_ahead = wanted.min(BATCHES_AHEAD_BYTES / batch_bytes).max(1);
-        let queue = Queue::new();
+        let fitting = BATCHES_AHEAD_BYTES / batch_bytes.saturating_mul(batches_per_group);
         Self {
+            latest_use: Arc::new(LatestUse::new(view.latest_use.get())),
             view,
-            queue,
+            queue: Queue::new(),
+            current: BatchGroup::default(),
             position: start,
             asked: start,
             stop,
             batch_size,
-            batches_ahead,
+            batches_per_group,
+            groups_ahead: groups_ahead.min(fitting).max(1),
+            is_small,
         }
     }
 
-    /// Counts with batches as large as the latest, where records that are drawn are larger than most.
-    fn learn_from(&mut self, batch: &Batch) -> Result<(), ReaderError> {
-        let bytes = batch.gathered()?.buffer.bytes().len() as u64;
+    /// Counts with groups as large as the latest, where records that are drawn are larger than most.
+    fn learn_from(&mut self, group: &BatchGroup) {
+        let bytes: u64 = group.batches.iter().map(Batch::prepared_bytes).sum();
         let fitting = BATCHES_AHEAD_BYTES / bytes.max(1);
-        self.batches_ahead = self.batches_ahead.min(fitting).max(1);
-        Ok(())
+        self.groups_ahead = self.groups_ahead.min(fitting).max(1);
     }
 
     /// Position of the first sample of the next batch.
@@ -388,44 +440,55 @@ impl BatchReadAhead {
     }
 
     /// The next batch, if it is ready. After an error there are no more.
-    pub fn step(&mut self) -> Result<Step<Batch, Result<Batch, ReaderError>>, ReaderError> {
-        if self.position >= self.stop {
-            return Ok(Step::End);
-        }
-        if self.queue.restart_after_fork() {
-            self.asked = self.position;
-        }
-        self.ask_ahead()?;
-        match self.queue.take()? {
-            Some(Ok(batch)) => {
+    pub fn step(&mut self) -> Result<Step<Batch, BatchGroup>, ReaderError> {
+        loop {
+            if let Some(batch) = self.current.batches.pop_front() {
                 self.position += batch.len() as u64;
-                self.learn_from(&batch)?;
-                self.ask_ahead()?;
-                Ok(Step::Ready(batch))
+                return Ok(Step::Ready(batch));
             }
-            Some(Err(error)) => {
+            if let Some(error) = self.current.error.take() {
                 self.stop = self.position;
-                Err(error)
+                return Err(error);
             }
-            None => Ok(match self.queue.waiting(Help::Never) {
+            if self.position >= self.stop {
+                return Ok(Step::End);
+            }
+            if self.queue.restart_after_fork() {
+                self.asked = self.position;
+            }
+            self.ask_ahead()?;
+            if let Some(group) = self.queue.take()? {
+                self.learn_from(&group);
+                self.current = group;
+                self.ask_ahead()?;
+                continue;
+            }
+            // What takes all threads, or comes from the disk, takes longer than others may wait.
+            let helps = if self.is_small && !self.view.caches.coldness().is_cold() {
+                Help::AtOnce
+            } else {
+                Help::Never
+            };
+            return Ok(match self.queue.waiting(helps) {
                 Some(waiting) => Step::Wait(waiting),
                 None => Step::End,
-            }),
+            });
         }
     }
 
     fn ask_ahead(&mut self) -> Result<(), ReaderError> {
-        while self.asked < self.stop && self.queue.len() < self.batches_ahead {
+        while self.asked < self.stop && self.queue.len() < self.groups_ahead {
             let start = self.asked;
-            let stop = start.saturating_add(self.batch_size).min(self.stop);
+            let batch_size = self.batch_size;
+            let samples = batch_size.saturating_mul(self.batches_per_group);
+            let stop = start.saturating_add(samples).min(self.stop);
             let order = Order {
                 by_pool: true,
                 in_front: false,
             };
+            let latest_use = Arc::clone(&self.latest_use);
             self.queue.ask(&self.view, order, move |view| {
-                let batch = Batch::of_window(Arc::clone(view), start, stop, u64::MAX)?;
-                batch.gathered()?;
-                Ok(batch)
+                BatchGroup::prepare(view, start, stop, batch_size, &latest_use)
             })?;
             self.asked = stop;
         }

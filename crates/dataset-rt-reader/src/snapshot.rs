@@ -183,6 +183,7 @@ impl View {
             read: description.read,
             pool,
             fingerprint: OnceLock::from(description.fingerprint),
+            latest_use: Arc::default(),
         })
     }
 }

@@ -9,11 +9,10 @@ use dataset_rt_store::{Destination, Part, Record, Unwritten};
 use rayon::prelude::*;
 use safetensors::{Dtype, SafeTensors};
 
-use crate::active_table::RecordNumber;
 use crate::batch::Gathered;
 use crate::buffers::Buffer;
 use crate::error::ReaderError;
-use crate::gather::{Located, PARALLEL_BYTES, TASK_BYTES, destination_of};
+use crate::gather::{FoundRecords, Located, PARALLEL_BYTES, TASK_BYTES, destination_of};
 use crate::view::View;
 
 /// Before the header of a payload stands its length.
@@ -119,11 +118,11 @@ impl View {
     /// axis, and zeros fill up the shorter ones.
     pub fn stack_arrays(
         &self,
-        records: &[RecordNumber],
+        found: &FoundRecords,
         pad_axis: Option<usize>,
     ) -> Result<Vec<StackedArray>, ReaderError> {
         let caches = &*self.caches;
-        let located = Located::find_all(caches, records)?;
+        let (records, located) = (&found.records, &found.located);
         let Some(first) = located.first() else {
             return Ok(Vec::new());
         };
@@ -135,11 +134,11 @@ impl View {
         let payloads = if all_in_place && pad_axis.is_none() && !is_cold {
             Payloads::InPlace
         } else {
-            Payloads::Gathered(self.gather(records)?)
+            Payloads::Gathered(self.gather(found)?)
         };
         let stacking = Stacking {
             view: self,
-            located: &located,
+            located,
             payloads: &payloads,
         };
         let (layout, header) = stacking.with_payload(0, |payload| {

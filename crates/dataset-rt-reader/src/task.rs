@@ -60,6 +60,11 @@ impl<T> Task<T> {
         }
     }
 
+    /// Says whether nobody has begun.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(*self.lock(), State::Asked(_))
+    }
+
     /// Waits until the work is done or has failed, but no longer than this.
     pub(crate) fn wait(&self, timeout: Duration) {
         let is_pending = |state: &mut State<T>| matches!(state, State::Asked(_) | State::Running);

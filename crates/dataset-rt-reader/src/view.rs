@@ -6,20 +6,18 @@ use arrow_array::RecordBatch;
 use dataset_rt_sampler::{
     AliasEntry, Executor, Flat, LAST_POSITION, OrderKind, Stream, WeightTable, eligible_rows,
 };
+use dataset_rt_store::Record;
 use rayon::prelude::*;
 
 use crate::active_table::{ActiveTable, RecordNumber};
-use crate::caches::{CacheSet, SharedCaches};
+use crate::batch::LatestUse;
+use crate::caches::{CacheSet, Placed, SharedCaches};
 use crate::error::ReaderError;
 use crate::gather::Located;
 use crate::huge::HugeArray;
 use crate::options::{DrawOptions, ReadOptions};
 use crate::parallel::StopFlag;
 use crate::pool::Pool;
-
-/// So many records, or bytes, take a tenth of a second from memory.
-const LONG_RECORDS: usize = 1 << 14;
-const LONG_BYTES: u64 = 256 << 20;
 
 /// A payload of this length is verified and copied in the time that it takes to let others run.
 const QUICK_BYTES: usize = 64 << 10;
@@ -44,6 +42,8 @@ pub struct View {
     pub(crate) read: ReadOptions,
     pub(crate) pool: Arc<Pool>,
     pub(crate) fingerprint: OnceLock<String>,
+    /// What batches of the latest iterator were asked for.
+    pub(crate) latest_use: Arc<LatestUse>,
 }
 
 impl View {
@@ -154,45 +154,16 @@ impl View {
         Ok(records)
     }
 
-    /// Says whether reading these records may take long enough for somebody to press Ctrl-C.
+    /// The record in the map, if it is read in no time: in memory, as it is, and not long.
     #[must_use]
-    pub fn takes_long(&self, records: &[RecordNumber]) -> bool {
-        if records.len() >= LONG_RECORDS || self.caches.coldness().is_cold() {
-            return true;
+    pub fn quick_record(&self, placed: &Placed<'_>) -> Option<Record<'_>> {
+        if self.caches.coldness().is_cold() {
+            return None;
         }
-        // What cannot be found is refused soon enough by the read.
-        let located = records
-            .iter()
-            .flat_map(|&record| Located::find(&self.caches, record));
-        let bytes = located.fold(0, |bytes: u64, record| {
-            bytes.saturating_add(record.location.payload_bytes() as u64)
-        });
-        bytes >= LONG_BYTES
-    }
-
-    /// How many of these records, at least one, have payloads of no more than so many bytes.
-    #[must_use]
-    pub fn records_within(&self, records: &[RecordNumber], most_bytes: u64) -> usize {
-        let mut bytes = 0_u64;
-        let fits = |&&record: &&RecordNumber| {
-            // One that cannot be found ends the read that comes to it.
-            if let Ok(located) = Located::find(&self.caches, record) {
-                bytes = bytes.saturating_add(located.location.payload_bytes() as u64);
-            }
-            bytes <= most_bytes
-        };
-        let count = records.iter().take_while(fits).count();
-        count.max(1).min(records.len())
-    }
-
-    /// Says whether one record is read in no time: in the map, in memory, and not long.
-    #[must_use]
-    pub fn is_quick(&self, record: RecordNumber) -> bool {
-        !self.caches.coldness().is_cold()
-            && Located::find(&self.caches, record).is_ok_and(|located| {
-                located.location.payload_bytes() <= QUICK_BYTES
-                    && located.in_place(&self.caches).is_some()
-            })
+        // What cannot be found is refused by the read.
+        let located = Located::find_placed(placed).ok()?;
+        let is_short = located.location.payload_bytes() <= QUICK_BYTES;
+        is_short.then(|| located.in_place(&self.caches)).flatten()
     }
 
     /// Record of one active row.

@@ -164,6 +164,15 @@ impl Cache {
         })
     }
 
+    /// The map of a shard, if it is mapped.
+    #[must_use]
+    pub fn map(&self, shard: usize) -> Option<&Map> {
+        match &self.shards[shard].payloads {
+            Payloads::Map(map) => Some(map),
+            Payloads::File(_) => None,
+        }
+    }
+
     /// Says whether payloads are in maps, and not compressed.
     #[must_use]
     pub fn is_mapped_as_it_is(&self) -> bool {

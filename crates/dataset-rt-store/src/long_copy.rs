@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::checksum::RecordHasher;
+use crate::checksum::{RecordHasher, low_half};
 use crate::mmap::prefetch;
 use crate::record::{Destination, Part};
 
@@ -20,7 +20,9 @@ pub(crate) fn copy_long(
 ) -> Option<u32> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if let Some(avx2) = crate::mmap::Avx2::detect() {
-        return blocks::copy(avx2, seed, payload, parts, destination);
+        return avx2
+            .copy_blocks(seed, payload, parts, destination)
+            .map(low_half);
     }
     let _ = destination;
     copy_pieces(seed, payload, parts)
@@ -44,21 +46,25 @@ fn copy_pieces(seed: Option<u64>, payload: &[u8], parts: &mut [Part<'_>]) -> Opt
     hasher.map(|hasher| hasher.finish())
 }
 
-/// Loads, hashes and stores in one go, block by block.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) use blocks::copy_blocks;
+
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod blocks {
     use super::{Cursor, Destination, Part};
-    use crate::checksum::low_half;
-    use crate::mmap::{Avx2, LINE_BYTES, Unwritten, order_streams};
-    use crate::xxh3::{BLOCK_BYTES, BlockAhead, LongHasher, Target, whole_blocks};
+    use crate::mmap::{LINE_BYTES, Unwritten, order_streams};
+    use crate::xxh3::{
+        BLOCK_BYTES, BlockAhead, LongHasher, Target, copy, stream_all, whole_blocks,
+    };
 
-    pub(super) fn copy(
-        avx2: Avx2,
+    /// Loads, hashes and stores in one go, block by block; gives the hash if there is a seed.
+    #[target_feature(enable = "avx2")]
+    pub(crate) fn copy_blocks(
         seed: Option<u64>,
         payload: &[u8],
         parts: &mut [Part<'_>],
         destination: Destination,
-    ) -> Option<u32> {
+    ) -> Option<u64> {
         let mut hasher = seed.map(LongHasher::new);
         let mut cursor = Cursor::default();
         for number in 0..whole_blocks(payload.len()) {
@@ -67,9 +73,13 @@ mod blocks {
                 break;
             };
             let target = target(&mut cursor, parts, start, destination).unwrap_or(Target::Nowhere);
+            let is_stored = !matches!(target, Target::Nowhere);
             match &mut hasher {
-                Some(hasher) => avx2.absorb(hasher, block, target),
-                None => avx2.copy(block, target),
+                Some(hasher) => hasher.absorb(block, target),
+                None => copy(block, target),
+            }
+            if is_stored {
+                continue;
             }
             // What could not be stored as it was loaded is in the first cache.
             let stop = start + BLOCK_BYTES;
@@ -80,7 +90,7 @@ mod blocks {
                 let source = &payload[part.start + range.start..part.start + range.end];
                 match destination {
                     Destination::Cached => part.place.write(range.start, source),
-                    Destination::Memory => stream(avx2, &mut part.place, range.start, source),
+                    Destination::Memory => stream(&mut part.place, range.start, source),
                 }
             }
         }
@@ -91,10 +101,11 @@ mod blocks {
         if destination == Destination::Memory {
             order_streams();
         }
-        hasher.map(|hasher| low_half(avx2.finish(hasher, payload)))
+        hasher.map(|hasher| hasher.finish(payload))
     }
 
     /// The place of a block, if all of it goes to one that it can be stored to as it is loaded.
+    #[inline]
     fn target<'a>(
         cursor: &mut Cursor,
         parts: &'a mut [Part<'_>],
@@ -118,12 +129,13 @@ mod blocks {
     }
 
     /// Copies whole lines past the caches, and what is in front of them and behind them as usual.
-    fn stream(avx2: Avx2, place: &mut Unwritten<'_>, start: usize, bytes: &[u8]) {
+    #[target_feature(enable = "avx2")]
+    fn stream(place: &mut Unwritten<'_>, start: usize, bytes: &[u8]) {
         let (head, rest) = bytes.split_at(place.bytes_to_line(start).min(bytes.len()));
         let (rows, tail) = rest.as_chunks();
         place.write(start, head);
         let lines = start + head.len();
-        avx2.stream_all(rows, place.lines(lines, rows.len()));
+        stream_all(rows, place.lines(lines, rows.len()));
         place.write(lines + rows.as_flattened().len(), tail);
     }
 }

@@ -25,7 +25,11 @@ use memmap2::{Advice, Mmap, MmapOptions};
 
 use crate::error::StoreError;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use crate::xxh3::{self, BlockAhead, LongHasher, Target};
+use crate::long_copy;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::record::{Destination, Part};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::xxh3;
 
 /// A whole file, mapped read-only. Cloning is cheap and shares the map.
 #[derive(Debug, Clone)]
@@ -289,20 +293,6 @@ impl Avx2 {
         std::arch::is_x86_feature_detected!("avx2").then_some(Self(()))
     }
 
-    /// See [`LongHasher::absorb`].
-    #[inline]
-    pub(crate) fn absorb(self, hasher: &mut LongHasher, block: BlockAhead<'_>, target: Target<'_>) {
-        // SAFETY: the processor has AVX2.
-        unsafe { hasher.absorb(block, target) };
-    }
-
-    /// See [`LongHasher::finish`].
-    #[inline]
-    pub(crate) fn finish(self, hasher: LongHasher, input: &[u8]) -> u64 {
-        // SAFETY: the processor has AVX2.
-        unsafe { hasher.finish(input) }
-    }
-
     /// See [`xxh3::hash`].
     #[inline]
     pub(crate) fn hash(self, seed: u64, input: &[u8]) -> u64 {
@@ -310,18 +300,17 @@ impl Avx2 {
         unsafe { xxh3::hash(seed, input) }
     }
 
-    /// See [`xxh3::copy`].
+    /// See [`long_copy::copy_blocks`].
     #[inline]
-    pub(crate) fn copy(self, block: BlockAhead<'_>, target: Target<'_>) {
+    pub(crate) fn copy_blocks(
+        self,
+        seed: Option<u64>,
+        payload: &[u8],
+        parts: &mut [Part<'_>],
+        destination: Destination,
+    ) -> Option<u64> {
         // SAFETY: the processor has AVX2.
-        unsafe { xxh3::copy(block, target) };
-    }
-
-    /// See [`xxh3::stream_all`].
-    #[inline]
-    pub(crate) fn stream_all(self, rows: &[Row], lines: &mut [MaybeUninit<Line>]) {
-        // SAFETY: the processor has AVX2.
-        unsafe { xxh3::stream_all(rows, lines) };
+        unsafe { long_copy::copy_blocks(seed, payload, parts, destination) }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::long_copy::copy_long;
 use crate::mmap::{Map, Unwritten, prefetch};
 
 /// How much of a record is asked for ahead; the processor follows by itself from there.
-const PREFETCHED_BYTES: usize = 2 << 10;
+const PREFETCHED_BYTES: usize = 1 << 10;
 
 /// What becomes of copied bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +53,6 @@ impl<'a> Record<'a> {
             return Ok(());
         }
         Err(self.damaged(found))
-    }
-
-    /// The map that the payload lies in.
-    #[must_use]
-    pub fn map(&self) -> &'a Map {
-        self.map
     }
 
     /// Where it lies in the map.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use dataset_rt_reader::Use;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -10,7 +11,7 @@ use safetensors::{Dtype, SafeTensors};
 
 use crate::batch::{PyBatch, array_over};
 use crate::error::InvalidRecordError;
-use crate::gateway::detached_or_interruptible;
+use crate::gateway::read_records;
 use crate::table::into_numpy;
 
 /// NumPy's name and the name in the format.
@@ -134,10 +135,16 @@ pub(crate) fn stack_arrays<'py>(
     batch: &PyBatch,
     pad_axis: Option<usize>,
 ) -> PyResult<Vec<Stacked<'py>>> {
-    let (view, records) = batch.records();
-    let takes_long = view.takes_long(&records);
-    let stack = move || view.stack_arrays(&records, pad_axis);
-    let stacked = detached_or_interruptible(py, takes_long, stack)?;
+    batch.note_use(Use::Arrays { pad_axis });
+    let stacked = match batch.take_stacked(pad_axis) {
+        Some(stacked) => stacked,
+        None => {
+            let (view, records) = batch.records();
+            read_records(py, view, records, move |view, found| {
+                view.stack_arrays(found, pad_axis)
+            })?
+        }
+    };
     stacked
         .into_iter()
         .map(|array| {

@@ -1,10 +1,11 @@
 //! Many records at once, as NumPy arrays.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataset_rt_reader::{Batch, Buffer, Gathered, Lookahead, MetadataTable, RecordNumber, View};
+use dataset_rt_reader::{
+    Batch, Buffer, Gathered, Lookahead, MetadataTable, ReaderError, RecordNumber, StackedArray,
+    Use, View,
+};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,12 +13,13 @@ use pyo3::types::{PyBytes, PyList, PyMemoryView, PySequence};
 
 use crate::buffer::{PyBatchBuffer, PyMappedBytes};
 use crate::dataset::LONG_BATCH;
-use crate::gateway::{OnSignal, detached, detached_or_interruptible, interruptible};
+use crate::error::CoreError;
+use crate::gateway::{detached, detached_or_interruptible, read_records};
 use crate::samples::SampleFactory;
 use crate::table::{PyMetadataTable, as_signed, into_numpy};
 
 /// Payloads that are read at once to become bytes objects, unless one is larger.
-const DATA_PART_BYTES: u64 = 8 << 20;
+const DATA_PART_BYTES: usize = 8 << 20;
 
 /// Payloads and offsets.
 type Payloads = (Py<PyArray1<u8>>, Py<PyArray1<i64>>);
@@ -43,6 +45,16 @@ impl PyBatch {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes what the batch is asked for, for the benefit of the next ones.
+    pub(crate) fn note_use(&self, latest: Use) {
+        self.lock().note_use(latest);
+    }
+
+    /// Arrays that were stacked ahead.
+    pub(crate) fn take_stacked(&self, pad_axis: Option<usize>) -> Option<Vec<StackedArray>> {
+        self.lock().take_stacked(pad_axis)
+    }
+
     /// What to read, without the lock: Python objects are made from it, and making them may run other
     /// Python code, which asks for this batch again. No getter makes any with the lock.
     pub(crate) fn records(&self) -> (Arc<View>, Vec<RecordNumber>) {
@@ -57,21 +69,75 @@ impl PyBatch {
 
     /// Reads the payloads, unless that has been done.
     fn gathered(&self, py: Python<'_>) -> PyResult<Gathered> {
-        let is_read = self.lock().is_gathered();
-        let (view, records) = self.records();
-        if is_read || !view.takes_long(&records) {
-            return detached(py, || self.lock().take_gathered());
+        let ahead = self.lock().take_gathered();
+        if let Some(gathered) = ahead {
+            return Ok(gathered);
         }
-        interruptible(py, move || view.gather(&records), &OnSignal::Leave)
+        let (view, records) = self.records();
+        read_records(py, view, records, View::gather)
     }
 
     /// Moves the gathered buffer into NumPy, once.
     fn payloads(&self, py: Python<'_>) -> PyResult<&Payloads> {
         self.payloads.get_or_try_init(py, || {
+            self.note_use(Use::Payloads);
             let gathered = self.gathered(py)?;
             let buffer = array_over(py, gathered.buffer)?.unbind();
             Ok((buffer, into_numpy(py, gathered.offsets).unbind()))
         })
+    }
+}
+
+/// A memoryview of each shard that was asked for.
+struct MappedShards<'a, 'py> {
+    view: &'a View,
+    /// Those of each cache.
+    shards: Vec<Vec<Option<Bound<'py, PySequence>>>>,
+}
+
+impl<'a, 'py> MappedShards<'a, 'py> {
+    fn of(view: &'a View) -> Self {
+        let num_caches = view.caches().caches().len();
+        Self {
+            view,
+            shards: vec![Vec::new(); num_caches],
+        }
+    }
+
+    fn get(
+        &mut self,
+        py: Python<'py>,
+        cache_index: usize,
+        shard: usize,
+    ) -> PyResult<&Bound<'py, PySequence>> {
+        let shards = &mut self.shards[cache_index];
+        if shards.len() <= shard {
+            shards.resize(shard + 1, None);
+        }
+        let known = &mut shards[shard];
+        if known.is_none() {
+            let map = self.view.caches().map(cache_index, shard);
+            // A place in a map was found in one.
+            let map = map.ok_or_else(|| CoreError::from(ReaderError::ReaderPanic))?;
+            let bytes = Bound::new(py, PyMappedBytes::new(map.clone()))?;
+            let whole = PyMemoryView::from(bytes.as_any())?;
+            *known = Some(whole.into_any().cast_into::<PySequence>()?);
+        }
+        known
+            .as_ref()
+            .ok_or_else(|| CoreError::from(ReaderError::ReaderPanic).into())
+    }
+}
+
+/// Adds a bytes object for each payload.
+fn add_payloads<'py>(
+    py: Python<'py>,
+    gathered: &Gathered,
+    payloads: &mut Vec<Bound<'py, PyBytes>>,
+) {
+    let bytes = gathered.buffer.bytes();
+    for ends in gathered.offsets.windows(2) {
+        payloads.push(PyBytes::new(py, &bytes[ends[0] as usize..ends[1] as usize]));
     }
 }
 
@@ -151,21 +217,27 @@ impl PyBatch {
 
     /// Payloads as bytes objects.
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.note_use(Use::Payloads);
+        let ahead = self.lock().take_gathered();
+        if let Some(gathered) = ahead {
+            let mut payloads = Vec::with_capacity(gathered.offsets.len());
+            add_payloads(py, &gathered, &mut payloads);
+            self.lock().put_gathered(gathered);
+            return PyList::new(py, payloads);
+        }
         let (view, records) = self.records();
         let mut payloads: Vec<Bound<'py, PyBytes>> = Vec::with_capacity(records.len());
         let lookahead = Lookahead::new(&view, &records);
-        while payloads.len() < records.len() {
-            py.check_signals()?;
-            let done = payloads.len();
-            let gathered = detached(py, || {
-                let rest = &records[done..records.len().min(done + LONG_BATCH)];
-                let part = &rest[..view.records_within(rest, DATA_PART_BYTES)];
-                lookahead.reach(done);
-                view.gather(part)
-            })?;
-            let bytes = gathered.buffer.bytes();
-            for ends in gathered.offsets.windows(2) {
-                payloads.push(PyBytes::new(py, &bytes[ends[0] as usize..ends[1] as usize]));
+        for records in records.chunks(LONG_BATCH) {
+            let found = detached(py, || view.find(records.to_vec()))?;
+            for stretch in found.stretches(DATA_PART_BYTES) {
+                py.check_signals()?;
+                let done = payloads.len();
+                let gathered = detached(py, || {
+                    lookahead.reach(done);
+                    view.gather(&stretch)
+                })?;
+                add_payloads(py, &gathered, &mut payloads);
             }
         }
         PyList::new(py, payloads)
@@ -173,24 +245,20 @@ impl PyBatch {
 
     /// Payloads as read-only memoryviews into the mapped files.
     fn views<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.note_use(Use::Views);
         let (view, records) = self.records();
-        let takes_long = view.takes_long(&records);
-        let find = move || view.places(&records);
-        let places = detached_or_interruptible(py, takes_long, find)?;
+        let ahead = self.lock().take_places();
+        let places = match ahead {
+            Some(places) => places,
+            None => read_records(py, Arc::clone(&view), records, View::places)?,
+        };
         // Parts of one view of each shard: that takes half the time of a view for each payload.
-        let mut shards: HashMap<(usize, usize), Bound<'py, PySequence>> = HashMap::new();
+        let mut shards = MappedShards::of(&view);
         let mut views = Vec::with_capacity(places.len());
         for part in places.chunks(LONG_BATCH) {
             py.check_signals()?;
             for place in part {
-                let shard = match shards.entry((place.cache_index, place.shard)) {
-                    Entry::Occupied(shard) => shard.into_mut(),
-                    Entry::Vacant(free) => {
-                        let bytes = Bound::new(py, PyMappedBytes::new(place.map.clone()))?;
-                        let whole = PyMemoryView::from(bytes.as_any())?;
-                        free.insert(whole.into_any().cast_into::<PySequence>()?)
-                    }
-                };
+                let shard = shards.get(py, place.cache_index, place.shard)?;
                 views.push(shard.get_slice(place.range.start, place.range.end)?);
             }
         }
@@ -199,6 +267,7 @@ impl PyBatch {
 
     /// `CachedSample` objects.
     fn samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.note_use(Use::Other);
         let (view, records) = self.records();
         self.factory.list(py, &view, &records)
     }

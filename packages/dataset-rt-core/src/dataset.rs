@@ -15,7 +15,7 @@ use pyo3_arrow::PyRecordBatchReader;
 
 use crate::batch::PyBatch;
 use crate::error::{ConfigError, CoreError};
-use crate::gateway::{OnSignal, detached, detached_or_interruptible, interruptible};
+use crate::gateway::{OnSignal, detached, detached_or_interruptible, interruptible, read_records};
 use crate::iterators::{PyBatchIterator, PySampleIterator};
 use crate::pool::PyThreadPool;
 use crate::samples::SampleFactory;
@@ -255,12 +255,8 @@ impl PyDataset {
         let draw = move || Batch::of_window(of_batch, start, stop, padding_from);
         let mut batch = detached_or_interruptible(py, is_long, draw)?;
         if gathers {
-            let takes_long = py.detach(|| view.takes_long(batch.records()));
-            let read = move || {
-                batch.gathered()?;
-                Ok::<_, ReaderError>(batch)
-            };
-            batch = detached_or_interruptible(py, takes_long, read)?;
+            let records = batch.records().to_vec();
+            batch.put_gathered(read_records(py, view, records, View::gather)?);
         }
         Ok(self.batch(batch))
     }

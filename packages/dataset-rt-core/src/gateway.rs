@@ -1,11 +1,11 @@
 //! The one way out of Python: detach, do the work, see to signals, map the error.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dataset_rt_reader::ReaderError;
+use dataset_rt_reader::{FoundRecords, ReaderError, RecordNumber, View};
 use pyo3::prelude::*;
 
 use crate::error::CoreError;
@@ -65,6 +65,30 @@ where
         interruptible(py, work, &OnSignal::Leave)
     } else {
         detached(py, work)
+    }
+}
+
+/// Finds records and reads them, in a way that Ctrl-C can end where it may take long.
+pub(crate) fn read_records<T: Send + 'static>(
+    py: Python<'_>,
+    view: Arc<View>,
+    records: Vec<RecordNumber>,
+    read: impl FnOnce(&View, &FoundRecords) -> Result<T, ReaderError> + Send + 'static,
+) -> PyResult<T> {
+    if view.may_take_long(records.len()) {
+        let find_and_read = move || read(&view, &view.find(records)?);
+        return interruptible(py, find_and_read, &OnSignal::Leave);
+    }
+    let done = detached(py, || {
+        let found = view.find(records)?;
+        if found.take_long() {
+            return Ok(Err((found, read)));
+        }
+        read(&view, &found).map(Ok)
+    })?;
+    match done {
+        Ok(result) => Ok(result),
+        Err((found, read)) => interruptible(py, move || read(&view, &found), &OnSignal::Leave),
     }
 }
 

@@ -1,7 +1,9 @@
 //! `CachedSample` objects, built straight from the maps.
 
-use dataset_rt_reader::{Chunk, Lookahead, Prepared, ReaderError, RecordNumber, View, value_at};
-use dataset_rt_store::{Destination, StoreError, Unwritten, Value};
+use dataset_rt_reader::{
+    Chunk, Lookahead, Placed, Prepared, ReaderError, RecordNumber, View, value_at,
+};
+use dataset_rt_store::{Destination, Record, StoreError, Unwritten, Value};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyType};
@@ -68,8 +70,9 @@ impl SampleFactory {
         view: &View,
         record: RecordNumber,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if view.is_quick(record) {
-            return self.verifying(py, view, record);
+        let placed = view.caches().place(record);
+        if let Some(found) = view.quick_record(&placed) {
+            return self.quick(py, view, &placed, &found);
         }
         let records = [record];
         let chunk = py.detach(|| {
@@ -102,21 +105,14 @@ impl SampleFactory {
         }
     }
 
-    /// One sample that lies in the map, found and verified here and now.
-    fn verifying<'py>(
+    /// One sample whose payload was found in the map, verified here and now.
+    fn quick<'py>(
         &self,
         py: Python<'py>,
         view: &View,
-        record: RecordNumber,
+        placed: &Placed<'_>,
+        found: &Record<'_>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let placed = view.caches().place(record);
-        let location = placed
-            .cache
-            .locate(placed.sample)
-            .map_err(CoreError::from)?;
-        let Some(found) = placed.cache.in_place(&location) else {
-            return Err(CoreError::from(ReaderError::ReaderPanic).into());
-        };
         let verify = view.read_options().verify_reads;
         let copy = |place: Unwritten<'_>| found.copy_into(place, verify, Destination::Cached);
         let data = new_bytes(py, found.payload.len(), copy)?;
