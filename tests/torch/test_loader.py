@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from dataset_rt import CachedBatch, CachedSample, CorruptCacheError, DatasetRuntime
-from dataset_rt_torch.worker import ReadWindow, WindowDataset
+from dataset_rt_torch.worker import WindowDataset
 from tests.torch.loading import FAST_WORKERS, flat, number_of, numbers_of, worker_of
 
 if TYPE_CHECKING:
@@ -210,27 +210,23 @@ def test_pin_memory_without_an_accelerator_warns_as_torch_does(
         assert len(list(loader)) == 2
 
 
-def test_a_broken_off_loop_leaves_no_thread_behind(dataset: CachedDataset) -> None:
-    loader = dataset.to_torch_dataloader(batch_size=2, num_workers=0, prefetch_factor=4)
+@pytest.mark.parametrize("reads", ["samples", "batches"])
+def test_loops_leave_no_thread_behind(dataset: CachedDataset, reads: str) -> None:
+    loader = dataset.to_torch_dataloader(
+        batch_size=2,
+        num_workers=0,
+        prefetch_factor=4,
+        **({"batch_transform_fn": len} if reads == "batches" else {}),
+    )
+    assert len(list(loader)) == 25
+    threads = threading.active_count()
     for _ in range(20):
         for _batch in loader:
             break
-    gc.collect()
-    for thread in threading.enumerate():
-        if thread.name.startswith("dataset-rt-read-ahead"):
-            thread.join(timeout=10)
-            assert not thread.is_alive()
-
-
-def test_a_finished_loop_leaves_no_thread_behind(dataset: CachedDataset) -> None:
-    loader = dataset.to_torch_dataloader(batch_size=2, num_workers=0)
     iterator = iter(loader)
     assert len(list(iterator)) == 25
-    for thread in threading.enumerate():
-        if thread.name.startswith("dataset-rt-read-ahead"):
-            thread.join(timeout=10)
-            assert not thread.is_alive()
     assert list(iterator) == []
+    assert threading.active_count() == threads
 
 
 def test_iterators_without_workers_are_independent(dataset: CachedDataset) -> None:
@@ -335,14 +331,16 @@ def test_a_damaged_record_is_the_same_error_with_and_without_workers(
 def test_a_window_that_cannot_be_read_ahead_fails_in_its_turn(
     dataset: CachedDataset, monkeypatch: pytest.MonkeyPatch, content: dict[str, Any]
 ) -> None:
-    read_window = WindowDataset.read
+    def failing(method: Callable[[WindowDataset, Window], Any]) -> Callable[..., Any]:
+        def fail_on_third(windows: WindowDataset, window: Window) -> Any:
+            if window.batch == 2:
+                raise OSError("no more threads")
+            return method(windows, window)
 
-    def read(windows: WindowDataset, window: Window) -> ReadWindow:
-        if window.batch == 2:
-            raise OSError("no more threads")
-        return read_window(windows, window)
+        return fail_on_third
 
-    monkeypatch.setattr(WindowDataset, "read", read)
+    for name in ("begin", "read"):
+        monkeypatch.setattr(WindowDataset, name, failing(getattr(WindowDataset, name)))
     loader = dataset.to_torch_dataloader(batch_size=10, num_workers=0, prefetch_factor=4, **content)
     iterator = iter(loader)
     assert [next(iterator), next(iterator)] == [10, 10]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use crate::error::ReaderError;
 
 /// Buffers that may wait for their next use.
-const KEPT_BUFFERS: usize = 6;
+const KEPT_BUFFERS: usize = 64;
 /// Bytes of all waiting buffers.
 const KEPT_BYTES: usize = 256 << 20;
 /// Buffers begin at a multiple of this. Large allocations lie 16 bytes past the start of a page, and
@@ -120,7 +120,7 @@ mod tests {
         let address = first.bytes().as_ptr();
         drop(first);
         assert_eq!(store.take(900).expect("memory").bytes().as_ptr(), address);
-        let many: Vec<_> = (0..50)
+        let many: Vec<_> = (0..2 * KEPT_BUFFERS)
             .map(|_| store.take(1_000).expect("memory"))
             .collect();
         drop(many);

@@ -48,7 +48,9 @@ pub use options::{DrawOptions, ReadOptions, SchemaRule};
 pub use parallel::StopFlag;
 pub use pool::{Pool, available_parallelism};
 pub use prepared::{Chunk, Prepared};
-pub use read_ahead::{BatchGroup, BatchReadAhead, SampleReadAhead, Step, Waiting};
+pub use read_ahead::{
+    BatchAhead, BatchGroup, BatchReadAhead, BatchWindow, SampleReadAhead, Step, Waiting,
+};
 pub use stacking::StackedArray;
 pub use verify::{Damage, Verification, VerifyProgress, verify_cache};
 pub use view::View;

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::{Batch, LatestUse};
+use crate::batch::{Batch, LatestUse, Use};
 use crate::error::ReaderError;
 use crate::gather::PARALLEL_BYTES;
 use crate::lookahead::WindowLookahead;
@@ -467,12 +467,8 @@ impl BatchReadAhead {
                 self.ask_ahead()?;
                 continue;
             }
-            // What takes all threads, or comes from the disk, takes longer than others may wait.
-            let helps = if self.is_small && !self.view.caches.coldness().is_cold() {
-                Help::AtOnce
-            } else {
-                Help::Never
-            };
+            let is_cold = self.view.caches.coldness().is_cold();
+            let helps = helps_with_batches(self.is_small, is_cold);
             return Ok(match self.queue.waiting(helps) {
                 Some(waiting) => Step::Wait(waiting),
                 None => Step::End,
@@ -497,5 +493,91 @@ impl BatchReadAhead {
             self.asked = stop;
         }
         Ok(())
+    }
+}
+
+/// One batch that the pool prepares while somebody computes.
+#[derive(Debug)]
+pub struct BatchAhead {
+    view: Arc<View>,
+    queue: Queue<Result<Batch, ReaderError>>,
+    window: BatchWindow,
+    is_small: bool,
+}
+
+/// What a batch is made of, and what it is going to be asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchWindow {
+    /// Position of the first sample.
+    pub start: u64,
+    /// Position after the last one.
+    pub stop: u64,
+    /// Position from which on samples are padding.
+    pub padding_from: u64,
+    /// What is done ahead.
+    pub wanted: Use,
+}
+
+impl BatchAhead {
+    /// Asks the pool to begin.
+    pub fn begin(view: Arc<View>, window: BatchWindow) -> Result<Self, ReaderError> {
+        let samples = window.stop.saturating_sub(window.start);
+        let bytes = samples.saturating_mul(view.caches.mean_payload_bytes());
+        let mut ahead = Self {
+            view,
+            queue: Queue::new(),
+            window,
+            is_small: bytes < PARALLEL_BYTES as u64,
+        };
+        ahead.ask()?;
+        Ok(ahead)
+    }
+
+    /// The batch, if it is ready; it is given once.
+    pub fn step(&mut self) -> Result<Step<Batch, Result<Batch, ReaderError>>, ReaderError> {
+        if self.queue.restart_after_fork() {
+            self.ask()?;
+        }
+        if let Some(batch) = self.queue.take()? {
+            return batch.map(Step::Ready);
+        }
+        let is_cold = self.view.caches.coldness().is_cold();
+        Ok(
+            match self
+                .queue
+                .waiting(helps_with_batches(self.is_small, is_cold))
+            {
+                Some(waiting) => Step::Wait(waiting),
+                None => Step::End,
+            },
+        )
+    }
+
+    fn ask(&mut self) -> Result<(), ReaderError> {
+        let window = self.window;
+        let order = Order {
+            by_pool: true,
+            in_front: false,
+        };
+        self.queue.ask(&self.view, order, move |view| {
+            let BatchWindow {
+                start,
+                stop,
+                padding_from,
+                wanted,
+            } = window;
+            let batch = Batch::of_window(Arc::clone(view), start, stop, padding_from)?;
+            batch.prepared(&Arc::new(LatestUse::new(wanted)))
+        })
+    }
+}
+
+/// What one who waits for batches does: what takes all threads, or comes from the disk, takes longer
+/// than others may wait.
+fn helps_with_batches(is_small: bool, is_cold: bool) -> Help {
+    if is_small && !is_cold {
+        Help::AtOnce
+    } else {
+        Help::Never
     }
 }

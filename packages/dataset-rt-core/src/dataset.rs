@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dataset_rt_reader::{
-    Batch, Dataset, DrawOptions, Edit, HugeArray, ReadOptions, ReaderError, SchemaRule, StopFlag,
-    View,
+    Batch, BatchAhead, BatchWindow, Dataset, DrawOptions, Edit, HugeArray, ReadOptions,
+    ReaderError, SchemaRule, StopFlag, Use, View,
 };
 use dataset_rt_store::Backend;
 use numpy::{PyArray1, PyArrayMethods};
@@ -16,7 +16,7 @@ use pyo3_arrow::PyRecordBatchReader;
 use crate::batch::PyBatch;
 use crate::error::{ConfigError, CoreError};
 use crate::gateway::{OnSignal, detached, detached_or_interruptible, interruptible, read_records};
-use crate::iterators::{PyBatchIterator, PySampleIterator};
+use crate::iterators::{PyBatchIterator, PyPendingBatch, PySampleIterator};
 use crate::pool::PyThreadPool;
 use crate::samples::SampleFactory;
 use crate::table::{PyMetadataTable, read_table, to_vector};
@@ -259,6 +259,31 @@ impl PyDataset {
             batch.put_gathered(read_records(py, view, records, View::gather)?);
         }
         Ok(self.batch(batch))
+    }
+
+    /// The same, prepared by threads from now on, for somebody who comes later; with `stacks` it is
+    /// going to be asked for arrays.
+    #[pyo3(signature = (start, stop, padding_from = None, *, stacks = false))]
+    fn begin_batch(
+        &self,
+        py: Python<'_>,
+        start: u64,
+        stop: u64,
+        padding_from: Option<u64>,
+        stacks: bool,
+    ) -> PyResult<PyPendingBatch> {
+        let window = BatchWindow {
+            start,
+            stop,
+            padding_from: padding_from.unwrap_or(u64::MAX),
+            wanted: if stacks {
+                Use::Arrays { pad_axis: None }
+            } else {
+                Use::Payloads
+            },
+        };
+        let ahead = detached(py, || BatchAhead::begin(self.dataset.view()?, window))?;
+        Ok(PyPendingBatch::new(Arc::clone(&self.factory), ahead))
     }
 
     fn samples_of_ids<'py>(

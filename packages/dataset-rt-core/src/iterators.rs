@@ -1,8 +1,8 @@
-//! Iterators over one window of the stream.
+//! Iterators over one window of the stream, and batches that are prepared while somebody computes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataset_rt_reader::{BatchReadAhead, SampleReadAhead, Step, View};
+use dataset_rt_reader::{BatchAhead, BatchReadAhead, ReaderError, SampleReadAhead, Step, View};
 use pyo3::prelude::*;
 
 use crate::batch::PyBatch;
@@ -120,5 +120,43 @@ impl PyBatchIterator {
     #[getter]
     fn position(&self) -> u64 {
         self.lock().position()
+    }
+}
+
+/// One batch that threads prepare.
+#[pyclass(frozen, name = "PendingBatch", module = "dataset_rt._core")]
+pub(crate) struct PyPendingBatch {
+    factory: Arc<SampleFactory>,
+    ahead: Mutex<BatchAhead>,
+}
+
+impl PyPendingBatch {
+    pub(crate) fn new(factory: Arc<SampleFactory>, ahead: BatchAhead) -> Self {
+        Self {
+            factory,
+            ahead: Mutex::new(ahead),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BatchAhead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PyPendingBatch {
+    /// The batch, as soon as it is ready; it is given once.
+    fn result(&self, py: Python<'_>) -> PyResult<PyBatch> {
+        loop {
+            let step = self.lock().step().map_err(CoreError::from)?;
+            match step {
+                Step::Ready(batch) => return Ok(PyBatch::new(Arc::clone(&self.factory), batch)),
+                Step::End => return Err(CoreError::from(ReaderError::ReaderPanic).into()),
+                Step::Wait(waiting) => {
+                    py.detach(|| waiting.wait(SIGNAL_INTERVAL));
+                    py.check_signals()?;
+                }
+            }
+        }
     }
 }

@@ -29,7 +29,7 @@ mod _core {
     #[pymodule_export]
     use crate::dataset::PyDataset;
     #[pymodule_export]
-    use crate::iterators::{PyBatchIterator, PySampleIterator};
+    use crate::iterators::{PyBatchIterator, PyPendingBatch, PySampleIterator};
     #[pymodule_export]
     use crate::maintenance::{
         PyBuildStatus, PyPayloadSizes, PyVerification, list_builds, payload_sizes, reclaim_builds,

@@ -171,6 +171,9 @@ class Dataset:
     def batch_of_window(
         self, start: int, stop: int, padding_from: int | None = None, *, gathers: bool = True
     ) -> Batch: ...
+    def begin_batch(
+        self, start: int, stop: int, padding_from: int | None = None, *, stacks: bool = False
+    ) -> PendingBatch: ...
     def samples_of_ids(
         self, cache_ids: npt.NDArray[np.int64], sample_ids: npt.NDArray[np.int64]
     ) -> list[CachedSample]: ...
@@ -215,6 +218,10 @@ class BatchIterator:
     def __next__(self) -> Batch: ...
     @property
     def position(self) -> int: ...
+
+@final
+class PendingBatch:
+    def result(self) -> Batch: ...
 
 @final
 class Batch:

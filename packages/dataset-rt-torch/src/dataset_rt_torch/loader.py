@@ -259,8 +259,7 @@ class CachedDataLoader(DataLoader[Any]):
             made.append(
                 ReadAhead(
                     windows,
-                    self._windows.read,
-                    takes_time=self._windows.reads_whole_batches,
+                    self._windows.begin,
                     depth=self._options.prefetch_factor,
                     first_batch=first_batch,
                 )

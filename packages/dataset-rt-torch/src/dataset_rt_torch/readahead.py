@@ -1,10 +1,9 @@
-"""Reads the next windows while the caller is busy, for loaders without worker processes."""
+"""Begins to read the next windows while the caller is busy, for loaders without workers."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,11 +35,10 @@ class PendingWindow:
 class ReadAhead:
     """An iterator over windows that keeps the reads of the next ``depth`` windows going.
 
-    Reads that only ask native threads to begin are begun by whoever takes a window. For those that
-    take time there is one thread, which reads one window at a time, natively and without the
-    interpreter lock, while the caller transforms a batch or trains on it. It never waits for the
-    caller: each window taken submits one more, so there is nothing that a broken-off loop could
-    leave blocked. It ends with the last window, or when this object is dropped.
+    Native threads read, without the interpreter lock, while the caller transforms a batch or trains
+    on it. They never wait for the caller: each window taken begins one more, so there is nothing
+    that a broken-off loop could leave blocked, and what has not begun when this object is dropped
+    is never done.
 
     Attributes:
         next_batch: The batch after the last one taken.
@@ -49,27 +47,26 @@ class ReadAhead:
     def __init__(
         self,
         windows: Iterator[Window],
-        read: Callable[[Window], Any],
+        begin: Callable[[Window], Callable[[], Any]],
         *,
-        takes_time: bool,
         depth: int,
         first_batch: int,
     ) -> None:
-        """Begin to read the first ``depth`` windows."""
+        """Begin to read the first ``depth`` windows.
+
+        Args:
+            windows: The windows.
+            begin: Has native threads begin to read a window, and returns what waits for the result.
+            depth: How many windows are being read or ready.
+            first_batch: The batch of the first window.
+        """
         self.next_batch = first_batch
         self._windows = windows
-        self._read = read
+        self._begin = begin
         self._pending: deque[tuple[Window, Callable[[], Any] | None]] = deque()
         self._process_id = os.getpid()
-        # The executor joins its thread before the interpreter goes down, where a bare daemon
-        # thread could be cut off inside native code.
-        self._executor = (
-            ThreadPoolExecutor(1, thread_name_prefix="dataset-rt-read-ahead")
-            if takes_time
-            else None
-        )
         for _ in range(depth):
-            self._submit()
+            self._begin_next()
 
     def __iter__(self) -> ReadAhead:
         """Return itself."""
@@ -78,8 +75,6 @@ class ReadAhead:
     def __next__(self) -> Window | PendingWindow:
         """Return the next window with its read, and begin to read one more."""
         if not self._pending:
-            if self._executor is not None:
-                self._executor.shutdown(wait=False)
             raise StopIteration
         window, result = self._pending.popleft()
         self.next_batch = window.batch + 1
@@ -89,26 +84,17 @@ class ReadAhead:
             if following is not None:
                 self._pending.append((following, None))
             return window
-        self._submit()
+        self._begin_next()
         return window if result is None else PendingWindow(window, result)
 
-    def __del__(self) -> None:
-        """Let the thread end after the read it is in."""
-        executor = getattr(self, "_executor", None)
-        if executor is not None and os.getpid() == self._process_id:
-            executor.shutdown(wait=False, cancel_futures=True)
-
-    def _submit(self) -> None:
+    def _begin_next(self) -> None:
         window = next(self._windows, None)
-        if window is not None:
-            self._pending.append((window, self._begin(window)))
-
-    def _begin(self, window: Window) -> Callable[[], Any] | None:
-        if self._executor is not None:
-            return self._executor.submit(self._read, window).result
+        if window is None:
+            return
+        result: Callable[[], Any] | None
         try:
-            begun = self._read(window)
+            result = self._begin(window)
         except Exception:  # noqa: BLE001
             # It is not this window's turn to fail; when it is, the dataset reads it anew.
-            return None
-        return lambda: begun
+            result = None
+        self._pending.append((window, result))

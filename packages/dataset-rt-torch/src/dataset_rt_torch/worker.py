@@ -16,7 +16,7 @@ from dataset_rt_torch.failures import BatchFailure
 from dataset_rt_torch.readahead import PendingWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     import numpy.typing as npt
@@ -160,11 +160,6 @@ class WindowDataset(Dataset[Any]):
         self._content = content
         self._num_samples = num_samples
 
-    @property
-    def reads_whole_batches(self) -> bool:
-        """Whether `read` returns when all of a window has been read, not when that has begun."""
-        return self._content != "samples"
-
     def __len__(self) -> int:
         """Return the number of samples of an epoch over all ranks."""
         return self._num_samples
@@ -193,19 +188,28 @@ class WindowDataset(Dataset[Any]):
         """Read another seed's stream over the same table from now on."""
         self.opened = self.opened.reseeded(seed, options)
 
-    def read(self, window: Window) -> ReadWindow:
-        """Read a window: its whole batch, or its samples as they are asked for."""
+    def begin(self, window: Window) -> Callable[[], ReadWindow]:
+        """Have native threads begin to read a window, and return what waits for the result."""
         native = self.opened.parts[window.part]
-        if self._content != "samples":
-            stacks = self._content == "arrays"
-            batch = native.batch_of_window(
-                window.start, window.stop, window.padding_from, gathers=not stacks
-            )
-            return ReadWindow(
-                window, _core.stack_arrays(batch, None) if stacks else CachedBatch(batch)
-            )
-        # The samples are made where they are used, as that takes the interpreter's lock. In the
-        # training process, which uses them later, threads begin to read now.
-        reads_ahead = get_worker_info() is None
-        samples = native.iter_window(window.start, window.stop, reads_ahead=reads_ahead)
-        return ReadWindow(window, WindowSamples(samples))
+        if self._content == "samples":
+            samples = native.iter_window(window.start, window.stop)
+            return lambda: ReadWindow(window, WindowSamples(samples))
+        pending = native.begin_batch(
+            window.start, window.stop, window.padding_from, stacks=self._content == "arrays"
+        )
+        return lambda: self._whole_window(window, pending.result())
+
+    def read(self, window: Window) -> ReadWindow:
+        """Read a window here and now: its whole batch, or its samples as they are asked for."""
+        native = self.opened.parts[window.part]
+        if self._content == "samples":
+            samples = native.iter_window(window.start, window.stop, reads_ahead=False)
+            return ReadWindow(window, WindowSamples(samples))
+        batch = native.batch_of_window(
+            window.start, window.stop, window.padding_from, gathers=self._content == "batch"
+        )
+        return self._whole_window(window, batch)
+
+    def _whole_window(self, window: Window, batch: _core.Batch) -> ReadWindow:
+        stacks = self._content == "arrays"
+        return ReadWindow(window, _core.stack_arrays(batch, None) if stacks else CachedBatch(batch))
