@@ -210,14 +210,9 @@ def test_pin_memory_without_an_accelerator_warns_as_torch_does(
         assert len(list(loader)) == 2
 
 
-@pytest.mark.parametrize("reads", ["samples", "batches"])
-def test_loops_leave_no_thread_behind(dataset: CachedDataset, reads: str) -> None:
-    loader = dataset.to_torch_dataloader(
-        batch_size=2,
-        num_workers=0,
-        prefetch_factor=4,
-        **({"batch_transform_fn": len} if reads == "batches" else {}),
-    )
+@pytest.mark.parametrize("content", [{}, {"batch_transform_fn": len}], ids=["samples", "batches"])
+def test_loops_leave_no_thread_behind(dataset: CachedDataset, content: dict[str, Any]) -> None:
+    loader = dataset.to_torch_dataloader(batch_size=2, num_workers=0, prefetch_factor=4, **content)
     assert len(list(loader)) == 25
     threads = threading.active_count()
     for _ in range(20):
