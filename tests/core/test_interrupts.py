@@ -143,8 +143,10 @@ class LargeRecords:
         lambda dataset: dataset.rows[[0] * 100].samples,
         lambda dataset: dataset.rows[[0] * 100].buffer,
         lambda dataset: dataset._native.batch_of_window(0, 100).buffer,
+        lambda dataset: dataset._native.begin_batch(0, 100).result(),
+        lambda dataset: next(dataset.iter_batches(100)),
     ],
-    ids=["get_items", "data", "samples", "buffer", "window"],
+    ids=["get_items", "data", "samples", "buffer", "window", "begun", "batches"],
 )
 def test_reading_few_large_records_can_be_interrupted(
     interrupted: Callable[..., CachedDataset],
@@ -187,3 +189,39 @@ def test_an_interrupted_export_can_be_done_again(
     weigh_and_export(dataset)
     assert (tmp_path / "snapshot" / "weights.bin").stat().st_size == 16 * NUM_ROWS
     assert isinstance(dataset.get_metadata(), pl.DataFrame)
+
+
+class Skewed:
+    """Many small records, and few that are large, and small on the disk."""
+
+    name = "skewed"
+
+    def __iter__(self) -> Iterator[CacheInput]:
+        for number in range(20_000):
+            yield CacheInput(bytes(64 << 20) if number % 10_000 == 9_999 else b"small", {})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda dataset: dataset._native.begin_batch(0, 10).result(),
+        lambda dataset: next(dataset.iter_batches(10)),
+    ],
+    ids=["begun", "batches"],
+)
+def test_batches_of_records_much_larger_than_most_can_be_interrupted(
+    interrupted: Callable[..., CachedDataset],
+    call: Callable[[CachedDataset], Any],
+    write: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    compression = ShardCompression(algo="zstd")
+    path = write(Skewed(), tmp_path, writer_config=WriterConfig(shard_compression=compression))
+
+    def read_large(dataset: CachedDataset) -> None:
+        # Now payloads count as being in memory, and batches as small.
+        _ = dataset.rows[:2_000].buffer
+        dataset.set_weights(np.arange(20_000) % 10_000 == 9_999)
+        call(dataset)
+
+    interrupted(read_large, path)

@@ -45,6 +45,15 @@ class Zeros:
         return (CacheInput(bytes(LARGE_BYTES), {}) for _ in range(64))
 
 
+class Tiny:
+    """Very many records without a payload."""
+
+    name = "tiny"
+
+    def __iter__(self) -> Iterator[CacheInput]:
+        return (CacheInput(b"", {"number": number}) for number in range(300_000))
+
+
 class Mixed:
     """Many small records, and a few large ones that the weights choose."""
 
@@ -203,3 +212,64 @@ def test_arrays_that_differ_end_no_iterator_that_is_not_asked_for_them(
         with pytest.raises(ValueError, match="x"):
             next(seven).arrays()
         assert len(next(seven).data) == 7
+
+
+@pytest.mark.parametrize("use", ["buffer", "data", "views", "arrays", "padded arrays"])
+def test_damage_ends_an_iterator_of_batches_at_the_same_place(
+    use: str, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = write(Arrays(WARM_RECORDS, 3_000), tmp_path)
+    config = ReaderConfig(shuffle=False)
+    dataset = DatasetRuntime(num_workers=2).cached_dataset(path, reader_config=config)
+    offset = int(dataset.rows[:700].offsets[-1])
+    with (path / "shards" / "000000.bin").open("r+b") as shard:
+        shard.seek(offset + 3_000)
+        byte = shard.read(1)
+        shard.seek(offset + 3_000)
+        shard.write(bytes([byte[0] ^ 1]))
+    for _ in range(2):
+        start = dataset.state_dict()
+        batches = dataset.iter_batches(50)
+        for first in range(0, 700, 50):
+            batch = next(batches)
+            USES[use](batch)
+            assert batch.sample_ids[0] == first
+        with pytest.raises(CorruptCacheError, match="damaged sample 700 in"):
+            next(batches)
+        assert list(batches) == []
+        dataset.load_state_dict(start)
+
+
+def test_payloads_that_nobody_asks_for_are_not_read(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = write(Arrays(WARM_RECORDS, 3_000), tmp_path)
+    config = ReaderConfig(shuffle=False)
+    dataset = DatasetRuntime(num_workers=2).cached_dataset(path, reader_config=config)
+    for batch in dataset.iter_batches(50):
+        assert len(batch.metadata["number"]) == 50
+    with (path / "shards" / "000000.bin").open("r+b") as shard:
+        shard.seek(3_000_000)
+        shard.write(b"damage")
+    assert sum(len(batch.metadata["number"]) for batch in dataset.iter_batches(50)) == WARM_RECORDS
+    with pytest.raises(CorruptCacheError, match="damaged sample"):
+        _ = dataset.rows[:].buffer
+
+
+@pytest.mark.parametrize("batch_size", [1, 16])
+def test_batches_of_tiny_records_ahead_are_few(
+    batch_size: int, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    dataset = DatasetRuntime(num_workers=2).cached_dataset(write(Tiny(), tmp_path))
+    before = resident_bytes()
+    batches = dataset.iter_batches(batch_size)
+    for batch in itertools.islice(batches, 1_000):
+        assert len(batch) == batch_size
+    assert resident_bytes() - before < 20 << 20
+
+
+def test_a_batch_begun_ahead_is_given_once(numbers: CachedDataset) -> None:
+    pending = numbers._native.begin_batch(0, 50)
+    assert len(pending.result()) == 50
+    with pytest.raises(RuntimeError, match="given before"):
+        pending.result()

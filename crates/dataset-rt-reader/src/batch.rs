@@ -1,12 +1,12 @@
 //! Many records at once: which they are, their payloads in one buffer, their metadata as columns.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::active_table::RecordNumber;
 use crate::buffers::Buffer;
 use crate::error::ReaderError;
-use crate::gather::PayloadPlace;
+use crate::gather::{FoundRecords, PayloadPlace};
 use crate::stacking::StackedArray;
 use crate::view::View;
 
@@ -31,7 +31,7 @@ pub enum Use {
     },
     /// Views into the maps.
     Views,
-    /// What is read when it is asked for.
+    /// Samples, which are read when they are asked for, or no payload.
     Other,
 }
 
@@ -79,6 +79,67 @@ impl LatestUse {
     }
 }
 
+/// How it is known what a batch is going to be asked for.
+#[derive(Debug, Clone)]
+pub(crate) enum Preparation {
+    /// It is what those before it were asked for.
+    Latest(Arc<LatestUse>),
+    /// It was begun for that.
+    For(Use),
+}
+
+impl Preparation {
+    /// At first what an earlier iterator was used for.
+    pub(crate) fn as_latest(view: &View) -> Self {
+        Self::Latest(Arc::new(LatestUse::new(view.latest_use.get())))
+    }
+
+    fn wanted(&self) -> Use {
+        match self {
+            Self::Latest(latest) => latest.get(),
+            Self::For(wanted) => *wanted,
+        }
+    }
+
+    fn usage(&self, view: &View) -> Option<Usage> {
+        match self {
+            Self::Latest(latest) => Some(Usage {
+                of_iterator: Arc::clone(latest),
+                of_dataset: Arc::clone(&view.latest_use),
+                is_noted: AtomicBool::new(false),
+                is_handed_out: AtomicBool::new(false),
+            }),
+            Self::For(_) => None,
+        }
+    }
+}
+
+/// What becomes of one batch, and who learns of it.
+#[derive(Debug)]
+struct Usage {
+    of_iterator: Arc<LatestUse>,
+    of_dataset: Arc<LatestUse>,
+    is_noted: AtomicBool,
+    is_handed_out: AtomicBool,
+}
+
+impl Usage {
+    fn note(&self, latest: Use) {
+        self.is_noted.store(true, Ordering::Relaxed);
+        self.of_iterator.set(latest);
+        self.of_dataset.set(latest);
+    }
+}
+
+impl Drop for Usage {
+    fn drop(&mut self) {
+        // Somebody looked at metadata alone, or at nothing.
+        if self.is_handed_out.load(Ordering::Relaxed) && !self.is_noted.load(Ordering::Relaxed) {
+            self.note(Use::Other);
+        }
+    }
+}
+
 /// What was done ahead, apart from copying payloads.
 #[derive(Debug)]
 enum Ahead {
@@ -99,8 +160,8 @@ pub struct Batch {
     padding_from: u64,
     gathered: OnceLock<Gathered>,
     ahead: Option<Ahead>,
-    /// That of the iterator.
-    latest_use: Option<Arc<LatestUse>>,
+    /// Of a batch that an iterator gave.
+    usage: Option<Usage>,
 }
 
 impl Batch {
@@ -116,7 +177,7 @@ impl Batch {
             padding_from: u64::MAX,
             gathered,
             ahead: None,
-            latest_use: None,
+            usage: None,
         })
     }
 
@@ -229,36 +290,59 @@ impl Batch {
 
     /// Notes what the batch is asked for, so that the next ones of its iterator are prepared for it.
     pub fn note_use(&self, latest: Use) {
-        if let Some(latest_use) = &self.latest_use {
-            latest_use.set(latest);
-            self.view.latest_use.set(latest);
+        if let Some(usage) = &self.usage {
+            usage.note(latest);
         }
     }
 
-    /// Does what the batches before were asked for.
+    /// From now on it counts if the batch is dropped without having been asked for payloads.
+    pub(crate) fn hand_out(&self) {
+        if let Some(usage) = &self.usage {
+            usage.is_handed_out.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Does what is going to be asked for, or nothing at all if that means reading more bytes.
     ///
-    /// Whether this one is asked for the same is not known. If it is, the error comes again, but for
-    /// that of copying payloads, which ends an iterator at once.
-    pub(crate) fn prepared(mut self, latest_use: &Arc<LatestUse>) -> Result<Self, ReaderError> {
-        match latest_use.get() {
-            Use::Payloads => {
-                self.gathered()?;
-            }
+    /// Damage that is found ends the iterator, whatever the batch is asked for.
+    pub(crate) fn prepared(
+        mut self,
+        preparation: &Preparation,
+        most_bytes: u64,
+    ) -> Result<Option<Self>, ReaderError> {
+        let wanted = preparation.wanted();
+        let found = match wanted {
+            Use::Other => Ok(None),
+            _ => self.view.find(self.records.clone()).map(Some),
+        };
+        let read = match found {
+            Ok(Some(found)) if found.payload_bytes() > most_bytes => return Ok(None),
+            Ok(Some(found)) => self.read_ahead(&found, wanted),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(()) => {}
+            // It comes again if the batch is asked for the same, which is not known.
+            Err(ReaderError::NoViews { .. } | ReaderError::NotStackable { .. })
+                if matches!(preparation, Preparation::Latest(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.usage = preparation.usage(&self.view);
+        Ok(Some(self))
+    }
+
+    fn read_ahead(&mut self, found: &FoundRecords, wanted: Use) -> Result<(), ReaderError> {
+        match wanted {
+            Use::Payloads => self.put_gathered(self.view.gather(found)?),
             Use::Arrays { pad_axis } => {
-                let found = self.view.find(self.records.clone());
-                let stack = |found| self.view.stack_arrays(&found, pad_axis);
-                let arrays = found.and_then(stack).ok();
-                self.ahead = arrays.map(|arrays| Ahead::Arrays { pad_axis, arrays });
+                let arrays = self.view.stack_arrays(found, pad_axis)?;
+                self.ahead = Some(Ahead::Arrays { pad_axis, arrays });
             }
-            Use::Views => {
-                let found = self.view.find(self.records.clone());
-                let places = found.and_then(|found| self.view.places(&found)).ok();
-                self.ahead = places.map(Ahead::Places);
-            }
+            Use::Views => self.ahead = Some(Ahead::Places(self.view.places(found)?)),
             Use::Other => {}
         }
-        self.latest_use = Some(Arc::clone(latest_use));
-        Ok(self)
+        Ok(())
     }
 
     /// Bytes that were prepared.

@@ -131,6 +131,11 @@ impl FoundRecords {
         self.payload_bytes >= LONG_BYTES
     }
 
+    /// Bytes of all payloads.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        self.payload_bytes
+    }
+
     /// Cuts them into stretches of no more than so many bytes, each of at least one record.
     #[must_use]
     pub fn stretches(&self, most_bytes: usize) -> Vec<Self> {

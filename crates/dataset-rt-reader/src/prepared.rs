@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use dataset_rt_store::{Destination, Unwritten, Value};
+use dataset_rt_store::{Destination, Unwritten, Value, Written};
 
 use crate::active_table::RecordNumber;
 use crate::caches::{CacheSet, value_at};
@@ -17,7 +17,7 @@ use crate::view::View;
 const COPIED_BYTES: usize = 8 << 10;
 /// Payloads in the map up to this size are verified as they are handed out, in the pass that copies
 /// them. Those that are larger take too long for that, as nobody else runs meanwhile.
-const VERIFIED_LATE_BYTES: usize = 1 << 20;
+pub(crate) const VERIFIED_LATE_BYTES: usize = 1 << 20;
 
 /// Bytes of payloads in one chunk, if that is more than one sample.
 pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
@@ -57,14 +57,13 @@ impl Prepared {
         self.entry().located.location.payload_bytes()
     }
 
-    /// Writes the whole payload, which has the length of the place, or fails. A payload that is still
-    /// in the map is verified as it is copied.
+    /// Writes the payload, which has the length of the place. One that is still in the map is verified
+    /// as it is copied.
     #[inline]
-    pub fn copy_payload(&self, view: &View, place: Unwritten<'_>) -> Result<(), ReaderError> {
+    pub fn copy_payload(&self, view: &View, place: Unwritten<'_>) -> Result<Written, ReaderError> {
         let verify = match &self.entry().payload {
             Payload::Copied(range) => {
-                place.fill(&self.contents.copies[range.clone()]);
-                return Ok(());
+                return Ok(place.fill(&self.contents.copies[range.clone()]));
             }
             Payload::Verified => false,
             Payload::InMap => view.read.verify_reads,
@@ -75,13 +74,13 @@ impl Prepared {
             return Err(ReaderError::ReaderPanic);
         };
         let copy = || record.copy_into(place, verify, Destination::Cached);
-        caches.coldness().watch(1, copy)?;
+        let written = caches.coldness().watch(1, copy)?;
         // The next one is on its way while Python has its turn.
         let next = self.contents.entries.get(self.number + 1);
         if let Some(record) = next.and_then(|next| next.located.in_place(caches)) {
             record.prefetch();
         }
-        Ok(())
+        Ok(written)
     }
 
     /// The value in one metadata column of the dataset.
@@ -161,11 +160,18 @@ enum Stored {
 }
 
 impl Chunk {
-    /// Finds and decodes the samples at these positions, as far as they fit a chunk.
-    pub(crate) fn prepare(view: &View, start: u64, stop: u64, verifying: Verifying) -> Self {
+    /// Finds and decodes the samples at these positions, as far as they fit a chunk; none if the first
+    /// has more bytes than this.
+    pub(crate) fn prepare(
+        view: &View,
+        start: u64,
+        stop: u64,
+        verifying: Verifying,
+        most_bytes: u64,
+    ) -> Self {
         let rows = view.draws(start, stop);
         let chunk = match rows.and_then(|rows| view.records_of_rows(&rows)) {
-            Ok(records) => Self::of(view, &records, verifying, start),
+            Ok(records) => Self::of(view, &records, verifying, most_bytes, start),
             Err(error) => Self {
                 error: Some(error),
                 ..Self::default()
@@ -193,13 +199,14 @@ impl Chunk {
         } else {
             Verifying::Late
         };
-        Self::of(view, records, verifying, 0)
+        Self::of(view, records, verifying, u64::MAX, 0)
     }
 
     fn of(
         view: &View,
         records: &[RecordNumber],
         verifying: Verifying,
+        most_bytes: u64,
         first_position: u64,
     ) -> Self {
         let mut contents = Contents {
@@ -207,7 +214,7 @@ impl Chunk {
             columns: view.caches.columns().len(),
             ..Contents::default()
         };
-        let error = contents.fill(view, records, verifying).err();
+        let error = contents.fill(view, records, verifying, most_bytes).err();
         Self {
             contents: Arc::new(contents),
             next: 0,
@@ -253,6 +260,7 @@ impl Contents {
         view: &View,
         records: &[RecordNumber],
         verifying: Verifying,
+        most_bytes: u64,
     ) -> Result<(), ReaderError> {
         let caches = &*view.caches;
         let mut located = Vec::with_capacity(records.len());
@@ -263,7 +271,7 @@ impl Contents {
             match Located::find(caches, record) {
                 Ok(record) => {
                     bytes = bytes.saturating_add(record.location.payload_bytes() as u64);
-                    if bytes > CHUNK_BYTES && !located.is_empty() {
+                    if bytes > most_bytes || (bytes > CHUNK_BYTES && !located.is_empty()) {
                         break;
                     }
                     located.push(record);

@@ -1,22 +1,22 @@
 //! Bounded read-ahead: chunks of samples, or whole batches, prepared by pool threads in order.
 //!
-//! Payloads that lie in maps as they are, and in memory, are copied once, by the consumer, who
-//! verifies them in the same pass: that takes no longer than copying what another thread verified.
-//! Everything else is left to the threads of the pool: what comes from the disk, what is decompressed
-//! or read from a file, and whatever is prepared while somebody computes. What runs ahead is bounded
-//! in samples and in bytes, and an iterator that is dropped leaves nothing behind: what has not begun
-//! is never done.
+//! Single payloads of up to a mebibyte that lie in maps as they are, and in memory, are left to the
+//! consumer, who verifies them in the pass that copies them: that takes no longer than copying what
+//! another thread verified. Everything else is done by the threads of the pool: what comes from the
+//! disk, what is decompressed or read from a file, large payloads, and batches, which the consumer
+//! helps with where they are small. What runs ahead is bounded in samples and in bytes, and an
+//! iterator that is dropped leaves nothing behind: what has not begun is never done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::{Batch, LatestUse, Use};
+use crate::batch::{Batch, Preparation, Use};
 use crate::error::ReaderError;
 use crate::gather::PARALLEL_BYTES;
 use crate::lookahead::WindowLookahead;
-use crate::prepared::{CHUNK_BYTES, Chunk, Prepared, Verifying};
-use crate::task::Task;
+use crate::prepared::{CHUNK_BYTES, Chunk, Prepared, VERIFIED_LATE_BYTES, Verifying};
+use crate::task::{Task, Worker};
 use crate::view::View;
 
 /// A chunk of this many bytes is worth waking a thread, so smaller ones are not made to employ more.
@@ -32,8 +32,10 @@ const HELPED_SAMPLES: u64 = 64;
 const WAKING_TIME: Duration = Duration::from_micros(50);
 /// Large batches that are prepared ahead, each by all threads.
 const BATCHES_AHEAD: u64 = 2;
-/// Small batches are prepared together, up to so many bytes.
+/// Small batches are prepared together, up to so many bytes, samples and batches.
 const GROUP_BYTES: u64 = 1 << 20;
+const GROUP_SAMPLES: u64 = 1 << 12;
+const GROUP_BATCHES: u64 = 64;
 /// Gathered batches ahead take no more than this, but for a single one.
 const BATCHES_AHEAD_BYTES: u64 = 256 << 20;
 
@@ -77,9 +79,9 @@ impl<T> Waiting<T> {
             Help::Never => {}
             Help::Late => {
                 self.task.wait(WAKING_TIME);
-                self.task.run();
+                self.task.run(Worker::Consumer);
             }
-            Help::AtOnce => self.spare.run(),
+            Help::AtOnce => self.spare.run(Worker::Consumer),
         }
         self.task.wait(timeout);
     }
@@ -88,16 +90,18 @@ impl<T> Waiting<T> {
 /// Items that pool threads prepare, received in the order in which they were asked for.
 #[derive(Debug)]
 struct Queue<T> {
-    /// The items, and whether the pool prepares them.
-    pending: VecDeque<(Arc<Task<T>>, bool)>,
+    /// The items, and what one who waits for them does about it.
+    pending: VecDeque<(Arc<Task<T>>, Help)>,
     process: u32,
 }
 
 /// How an item is asked for.
 #[derive(Debug, Clone, Copy)]
 struct Order {
-    by_pool: bool,
+    help: Help,
     in_front: bool,
+    /// Whether threads of the pool are asked; otherwise it is left to those who wait.
+    by_pool: bool,
 }
 
 impl<T: Send + 'static> Queue<T> {
@@ -129,18 +133,20 @@ impl<T: Send + 'static> Queue<T> {
         &mut self,
         view: &Arc<View>,
         order: Order,
-        work: impl FnOnce(&Arc<View>) -> T + Send + 'static,
+        work: impl FnOnce(&Arc<View>, Worker) -> T + Send + 'static,
     ) -> Result<(), ReaderError> {
         let of_task = Arc::clone(view);
-        let task = Arc::new(Task::new(move || work(&of_task)));
+        let task = Arc::new(Task::new(move |worker| work(&of_task, worker)));
         if order.by_pool {
             let of_pool = Arc::clone(&task);
-            view.pool.threads()?.spawn(move || of_pool.run());
+            view.pool
+                .threads()?
+                .spawn(move || of_pool.run(Worker::Pool));
         }
         if order.in_front {
-            self.pending.push_front((task, order.by_pool));
+            self.pending.push_front((task, order.help));
         } else {
-            self.pending.push_back((task, order.by_pool));
+            self.pending.push_back((task, order.help));
         }
         Ok(())
     }
@@ -156,15 +162,18 @@ impl<T: Send + 'static> Queue<T> {
         Ok(item)
     }
 
-    /// The next item, to be waited for; `helps` says what to do about what the pool prepares.
-    fn waiting(&self, helps: Help) -> Option<Waiting<T>> {
-        let (task, by_pool) = self.pending.front()?;
-        let helps = if *by_pool { helps } else { Help::AtOnce };
-        let mut spare = task;
-        if helps == Help::AtOnce {
-            let mut tasks = self.pending.iter().map(|(task, _)| task);
-            spare = tasks.find(|task| task.is_asked()).unwrap_or(task);
-        }
+    /// The next item, to be waited for.
+    fn waiting(&self) -> Option<Waiting<T>> {
+        let (task, help) = self.pending.front()?;
+        let is_spare =
+            |pending: &&(Arc<Task<T>>, Help)| pending.1 == Help::AtOnce && pending.0.is_asked();
+        let spare = self.pending.iter().find(is_spare);
+        let (helps, spare) = match spare {
+            Some((spare, _)) => (Help::AtOnce, spare),
+            // Somebody is at it.
+            None if *help == Help::AtOnce => (Help::Never, task),
+            None => (*help, task),
+        };
         Some(Waiting {
             task: Arc::clone(task),
             spare: Arc::clone(spare),
@@ -217,8 +226,8 @@ impl SampleReadAhead {
         let chunks_ahead = (window / chunk_samples)
             .min(AHEAD_BYTES / chunk_bytes)
             .max(1);
-        let is_quick = view.caches.are_mapped_as_they_are()
-            || window.saturating_mul(record_bytes) < WORTH_WAKING_BYTES;
+        let is_quick =
+            is_copied_once(&view) || window.saturating_mul(record_bytes) < WORTH_WAKING_BYTES;
         Self {
             view,
             queue: Queue::new(),
@@ -236,7 +245,7 @@ impl SampleReadAhead {
     /// Lets the pool begin before the first step asks for a sample, where there is something to gain:
     /// what lies in memory as it is takes the consumer no longer than a copy.
     pub fn begin(&mut self) -> Result<(), ReaderError> {
-        self.is_quick = self.view.caches.are_mapped_as_they_are();
+        self.is_quick = is_copied_once(&self.view);
         if self.reads_here() {
             return Ok(());
         }
@@ -283,18 +292,15 @@ impl SampleReadAhead {
             self.ask_ahead()?;
             if let Some(chunk) = self.queue.take()? {
                 if let Some((start, stop)) = chunk.rest() {
-                    self.ask(start, stop, true)?;
+                    // A chunk of nothing is one that a consumer left to the pool.
+                    let order = self.order(true, chunk.is_empty());
+                    self.ask(start, stop, order)?;
                 }
                 self.current = chunk;
                 self.ask_ahead()?;
                 continue;
             }
-            let helps = if self.chunk_samples <= HELPED_SAMPLES {
-                Help::Late
-            } else {
-                Help::Never
-            };
-            match self.queue.waiting(helps) {
+            match self.queue.waiting() {
                 Some(waiting) => return Ok(Step::Wait(waiting)),
                 None => return Ok(Step::End),
             }
@@ -322,32 +328,51 @@ impl SampleReadAhead {
         while self.asked < self.stop && self.queue.len() < chunks_ahead {
             let start = self.asked;
             self.asked = start.saturating_add(self.chunk_samples).min(self.stop);
-            self.ask(start, self.asked, false)?;
+            let order = self.order(false, false);
+            self.ask(start, self.asked, order)?;
         }
         Ok(())
     }
 
-    fn ask(&mut self, start: u64, stop: u64, in_front: bool) -> Result<(), ReaderError> {
+    fn order(&self, in_front: bool, takes_long: bool) -> Order {
+        let reads_here = self.reads_here() && !takes_long;
+        let help = if reads_here {
+            Help::AtOnce
+        } else if self.chunk_samples <= HELPED_SAMPLES && !takes_long {
+            Help::Late
+        } else {
+            Help::Never
+        };
+        Order {
+            help,
+            in_front,
+            by_pool: !reads_here,
+        }
+    }
+
+    fn ask(&mut self, start: u64, stop: u64, order: Order) -> Result<(), ReaderError> {
         let lookahead = Arc::clone(&self.lookahead);
-        if !in_front {
+        if !order.in_front {
             lookahead.ask(stop);
         }
-        let reads_here = self.reads_here();
-        let order = Order {
-            by_pool: !reads_here,
-            in_front,
-        };
-        let verifying = if reads_here {
-            Verifying::Late
-        } else {
+        let verifying = if order.by_pool {
             Verifying::Early
+        } else {
+            Verifying::Late
         };
-        self.queue.ask(&self.view, order, move |view| {
+        self.queue.ask(&self.view, order, move |view, worker| {
             lookahead.reach(view, start);
-            let prepare = || Chunk::prepare(view, start, stop, verifying);
+            let most_bytes = worker.most_bytes();
+            let prepare = || Chunk::prepare(view, start, stop, verifying, most_bytes);
             view.caches.coldness().watch(stop - start, prepare)
         })
     }
+}
+
+/// Says whether the consumer verifies payloads in the pass that copies them, if they are in memory.
+fn is_copied_once(view: &View) -> bool {
+    view.caches.are_mapped_as_they_are()
+        && view.caches.mean_payload_bytes() <= VERIFIED_LATE_BYTES as u64
 }
 
 /// The batches of a window, prepared ahead for what those before were asked for.
@@ -355,7 +380,7 @@ impl SampleReadAhead {
 pub struct BatchReadAhead {
     view: Arc<View>,
     queue: Queue<BatchGroup>,
-    latest_use: Arc<LatestUse>,
+    preparation: Preparation,
     current: BatchGroup,
     position: u64,
     asked: u64,
@@ -363,32 +388,44 @@ pub struct BatchReadAhead {
     batch_size: u64,
     /// Small batches are prepared some at a time: handing over each takes longer than preparing it.
     batches_per_group: u64,
+    wanted_groups: u64,
     groups_ahead: u64,
     /// Whether a group is prepared by one thread.
     is_small: bool,
 }
 
-/// Consecutive batches, up to the first that failed.
+/// Consecutive batches, up to the first that could not be made.
 #[derive(Debug, Default)]
 pub struct BatchGroup {
     batches: VecDeque<Batch>,
     error: Option<ReaderError>,
+    /// Positions that are left to the pool, as reading them takes long.
+    rest: Option<(u64, u64)>,
 }
 
 impl BatchGroup {
     fn prepare(
         view: &Arc<View>,
-        mut start: u64,
-        stop: u64,
+        window: BatchWindow,
         batch_size: u64,
-        latest_use: &Arc<LatestUse>,
+        preparation: &Preparation,
+        worker: Worker,
     ) -> Self {
         let mut group = Self::default();
+        let BatchWindow {
+            mut start,
+            stop,
+            padding_from,
+        } = window;
         while start < stop {
             let end = start.saturating_add(batch_size).min(stop);
-            let batch = Batch::of_window(Arc::clone(view), start, end, u64::MAX);
-            match batch.and_then(|batch| batch.prepared(latest_use)) {
-                Ok(batch) => group.batches.push_back(batch),
+            let batch = Batch::of_window(Arc::clone(view), start, end, padding_from);
+            match batch.and_then(|batch| batch.prepared(preparation, worker.most_bytes())) {
+                Ok(Some(batch)) => group.batches.push_back(batch),
+                Ok(None) => {
+                    group.rest = Some((start, stop));
+                    break;
+                }
                 Err(error) => {
                     group.error = Some(error);
                     break;
@@ -400,6 +437,17 @@ impl BatchGroup {
     }
 }
 
+/// The positions of some samples.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchWindow {
+    /// Position of the first sample.
+    pub start: u64,
+    /// Position after the last one.
+    pub stop: u64,
+    /// Position from which on samples are padding.
+    pub padding_from: u64,
+}
+
 impl BatchReadAhead {
     /// Starts at `start`; the last batch may be shorter. Nothing is read before the first step.
     #[must_use]
@@ -407,16 +455,18 @@ impl BatchReadAhead {
         let batch_size = batch_size.max(1);
         let batch_bytes = batch_size.saturating_mul(view.caches.mean_payload_bytes());
         let is_small = batch_bytes < PARALLEL_BYTES as u64;
-        let (batches_per_group, groups_ahead) = if is_small {
+        let (batches_per_group, wanted_groups) = if is_small {
             // Each thread has one group in hand, and finds another when it is done.
             let threads = view.pool.num_threads() as u64;
-            ((GROUP_BYTES / batch_bytes).max(1), threads + 1)
+            let batches = (GROUP_BYTES / batch_bytes)
+                .min(GROUP_SAMPLES / batch_size)
+                .clamp(1, GROUP_BATCHES);
+            (batches, threads + 1)
         } else {
             (1, BATCHES_AHEAD)
         };
-        let fitting = BATCHES_AHEAD_BYTES / batch_bytes.saturating_mul(batches_per_group);
         Self {
-            latest_use: Arc::new(LatestUse::new(view.latest_use.get())),
+            preparation: Preparation::as_latest(&view),
             view,
             queue: Queue::new(),
             current: BatchGroup::default(),
@@ -425,7 +475,9 @@ impl BatchReadAhead {
             stop,
             batch_size,
             batches_per_group,
-            groups_ahead: groups_ahead.min(fitting).max(1),
+            wanted_groups,
+            // More once it is known how large one is.
+            groups_ahead: 1,
             is_small,
         }
     }
@@ -434,7 +486,7 @@ impl BatchReadAhead {
     fn learn_from(&mut self, group: &BatchGroup) {
         let bytes: u64 = group.batches.iter().map(Batch::prepared_bytes).sum();
         let fitting = BATCHES_AHEAD_BYTES / bytes.max(1);
-        self.groups_ahead = self.groups_ahead.min(fitting).max(1);
+        self.groups_ahead = self.wanted_groups.min(fitting).max(1);
     }
 
     /// Position of the first sample of the next batch.
@@ -448,7 +500,11 @@ impl BatchReadAhead {
         loop {
             if let Some(batch) = self.current.batches.pop_front() {
                 self.position += batch.len() as u64;
+                batch.hand_out();
                 return Ok(Step::Ready(batch));
+            }
+            if let Some((start, stop)) = self.current.rest.take() {
+                self.ask(start, stop, Help::Never, true)?;
             }
             if let Some(error) = self.current.error.take() {
                 self.stop = self.position;
@@ -467,9 +523,7 @@ impl BatchReadAhead {
                 self.ask_ahead()?;
                 continue;
             }
-            let is_cold = self.view.caches.coldness().is_cold();
-            let helps = helps_with_batches(self.is_small, is_cold);
-            return Ok(match self.queue.waiting(helps) {
+            return Ok(match self.queue.waiting() {
                 Some(waiting) => Step::Wait(waiting),
                 None => Step::End,
             });
@@ -479,20 +533,37 @@ impl BatchReadAhead {
     fn ask_ahead(&mut self) -> Result<(), ReaderError> {
         while self.asked < self.stop && self.queue.len() < self.groups_ahead {
             let start = self.asked;
-            let batch_size = self.batch_size;
-            let samples = batch_size.saturating_mul(self.batches_per_group);
+            let samples = self.batch_size.saturating_mul(self.batches_per_group);
             let stop = start.saturating_add(samples).min(self.stop);
-            let order = Order {
-                by_pool: true,
-                in_front: false,
-            };
-            let latest_use = Arc::clone(&self.latest_use);
-            self.queue.ask(&self.view, order, move |view| {
-                BatchGroup::prepare(view, start, stop, batch_size, &latest_use)
-            })?;
+            let help = help_with_batches(self.is_small, &self.view);
+            self.ask(start, stop, help, false)?;
             self.asked = stop;
         }
         Ok(())
+    }
+
+    fn ask(
+        &mut self,
+        start: u64,
+        stop: u64,
+        help: Help,
+        in_front: bool,
+    ) -> Result<(), ReaderError> {
+        let window = BatchWindow {
+            start,
+            stop,
+            padding_from: u64::MAX,
+        };
+        let batch_size = self.batch_size;
+        let preparation = self.preparation.clone();
+        let order = Order {
+            help,
+            in_front,
+            by_pool: true,
+        };
+        self.queue.ask(&self.view, order, move |view, worker| {
+            BatchGroup::prepare(view, window, batch_size, &preparation, worker)
+        })
     }
 }
 
@@ -500,82 +571,74 @@ impl BatchReadAhead {
 #[derive(Debug)]
 pub struct BatchAhead {
     view: Arc<View>,
-    queue: Queue<Result<Batch, ReaderError>>,
+    queue: Queue<BatchGroup>,
     window: BatchWindow,
-    is_small: bool,
-}
-
-/// What a batch is made of, and what it is going to be asked for.
-#[derive(Debug, Clone, Copy)]
-pub struct BatchWindow {
-    /// Position of the first sample.
-    pub start: u64,
-    /// Position after the last one.
-    pub stop: u64,
-    /// Position from which on samples are padding.
-    pub padding_from: u64,
-    /// What is done ahead.
-    pub wanted: Use,
+    preparation: Preparation,
+    is_given: bool,
 }
 
 impl BatchAhead {
-    /// Asks the pool to begin.
-    pub fn begin(view: Arc<View>, window: BatchWindow) -> Result<Self, ReaderError> {
-        let samples = window.stop.saturating_sub(window.start);
-        let bytes = samples.saturating_mul(view.caches.mean_payload_bytes());
+    /// Asks the pool to begin with what the batch is going to be asked for.
+    pub fn begin(view: Arc<View>, window: BatchWindow, wanted: Use) -> Result<Self, ReaderError> {
         let mut ahead = Self {
             view,
             queue: Queue::new(),
             window,
-            is_small: bytes < PARALLEL_BYTES as u64,
+            preparation: Preparation::For(wanted),
+            is_given: false,
         };
-        ahead.ask()?;
+        let samples = window.stop.saturating_sub(window.start);
+        let bytes = samples.saturating_mul(ahead.view.caches.mean_payload_bytes());
+        let help = help_with_batches(bytes < PARALLEL_BYTES as u64, &ahead.view);
+        ahead.ask(help)?;
         Ok(ahead)
     }
 
     /// The batch, if it is ready; it is given once.
-    pub fn step(&mut self) -> Result<Step<Batch, Result<Batch, ReaderError>>, ReaderError> {
+    pub fn step(&mut self) -> Result<Step<Batch, BatchGroup>, ReaderError> {
+        if self.is_given {
+            return Ok(Step::End);
+        }
         if self.queue.restart_after_fork() {
-            self.ask()?;
+            self.ask(Help::AtOnce)?;
         }
-        if let Some(batch) = self.queue.take()? {
-            return batch.map(Step::Ready);
+        if let Some(mut group) = self.queue.take()? {
+            if group.rest.is_some() {
+                self.ask(Help::Never)?;
+            } else {
+                self.is_given = true;
+                return match (group.batches.pop_front(), group.error) {
+                    (Some(batch), _) => Ok(Step::Ready(batch)),
+                    (None, Some(error)) => Err(error),
+                    (None, None) => Ok(Step::End),
+                };
+            }
         }
-        let is_cold = self.view.caches.coldness().is_cold();
-        Ok(
-            match self
-                .queue
-                .waiting(helps_with_batches(self.is_small, is_cold))
-            {
-                Some(waiting) => Step::Wait(waiting),
-                None => Step::End,
-            },
-        )
+        Ok(match self.queue.waiting() {
+            Some(waiting) => Step::Wait(waiting),
+            None => Step::End,
+        })
     }
 
-    fn ask(&mut self) -> Result<(), ReaderError> {
+    fn ask(&mut self, help: Help) -> Result<(), ReaderError> {
         let window = self.window;
+        let batch_size = window.stop.saturating_sub(window.start).max(1);
+        let preparation = self.preparation.clone();
         let order = Order {
-            by_pool: true,
+            help,
             in_front: false,
+            by_pool: true,
         };
-        self.queue.ask(&self.view, order, move |view| {
-            let BatchWindow {
-                start,
-                stop,
-                padding_from,
-                wanted,
-            } = window;
-            let batch = Batch::of_window(Arc::clone(view), start, stop, padding_from)?;
-            batch.prepared(&Arc::new(LatestUse::new(wanted)))
+        self.queue.ask(&self.view, order, move |view, worker| {
+            BatchGroup::prepare(view, window, batch_size, &preparation, worker)
         })
     }
 }
 
 /// What one who waits for batches does: what takes all threads, or comes from the disk, takes longer
 /// than others may wait.
-fn helps_with_batches(is_small: bool, is_cold: bool) -> Help {
-    if is_small && !is_cold {
+fn help_with_batches(is_small: bool, view: &View) -> Help {
+    if is_small && !view.caches.coldness().is_cold() {
         Help::AtOnce
     } else {
         Help::Never

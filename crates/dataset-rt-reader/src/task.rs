@@ -7,6 +7,25 @@ use std::time::Duration;
 
 use crate::error::ReaderError;
 
+/// Who does a piece of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Worker {
+    /// A thread of the pool.
+    Pool,
+    /// The one who waits for the result, whom nothing interrupts meanwhile.
+    Consumer,
+}
+
+impl Worker {
+    /// What a consumer does at most; more is left to the pool. Records may be much larger than most.
+    pub(crate) fn most_bytes(self) -> u64 {
+        match self {
+            Self::Pool => u64::MAX,
+            Self::Consumer => 16 << 20,
+        }
+    }
+}
+
 /// Work that was handed to the pool, and its result.
 pub(crate) struct Task<T> {
     state: Mutex<State<T>>,
@@ -14,7 +33,7 @@ pub(crate) struct Task<T> {
 }
 
 enum State<T> {
-    Asked(Box<dyn FnOnce() -> T + Send>),
+    Asked(Box<dyn FnOnce(Worker) -> T + Send>),
     Running,
     Done(T),
     /// The work panicked.
@@ -24,7 +43,7 @@ enum State<T> {
 }
 
 impl<T> Task<T> {
-    pub(crate) fn new(work: impl FnOnce() -> T + Send + 'static) -> Self {
+    pub(crate) fn new(work: impl FnOnce(Worker) -> T + Send + 'static) -> Self {
         Self {
             state: Mutex::new(State::Asked(Box::new(work))),
             changed: Condvar::new(),
@@ -32,7 +51,7 @@ impl<T> Task<T> {
     }
 
     /// Does the work, unless that was begun or cancelled before.
-    pub(crate) fn run(&self) {
+    pub(crate) fn run(&self, worker: Worker) {
         let mut state = self.lock();
         let State::Asked(_) = &*state else {
             return;
@@ -42,7 +61,7 @@ impl<T> Task<T> {
         };
         drop(state);
         // A panic would end the pool, or go on in a consumer that only helped.
-        let result = catch_unwind(AssertUnwindSafe(work));
+        let result = catch_unwind(AssertUnwindSafe(|| work(worker)));
         *self.lock() = result.map_or(State::Failed, State::Done);
         self.changed.notify_all();
     }
@@ -106,10 +125,10 @@ mod tests {
     #[test]
     fn work_is_done_once_whoever_comes_first() {
         static RUNS: AtomicUsize = AtomicUsize::new(0);
-        let task = Task::new(|| RUNS.fetch_add(1, Ordering::Relaxed));
+        let task = Task::new(|_| RUNS.fetch_add(1, Ordering::Relaxed));
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| task.run());
+                scope.spawn(|| task.run(Worker::Pool));
             }
             task.wait(LONG);
         });
@@ -120,18 +139,18 @@ mod tests {
 
     #[test]
     fn cancelled_work_is_never_begun() {
-        let task = Task::new(|| unreachable!("it was cancelled"));
+        let task = Task::new(|_| unreachable!("it was cancelled"));
         task.cancel();
-        task.run();
+        task.run(Worker::Pool);
         task.wait(LONG);
         assert_eq!(task.take().expect("no panic"), None::<()>);
     }
 
     #[test]
     fn a_panic_is_an_error_for_those_who_wait() {
-        let task = Task::<()>::new(|| panic!("as it must"));
+        let task = Task::<()>::new(|_| panic!("as it must"));
         std::thread::scope(|scope| {
-            scope.spawn(|| task.run());
+            scope.spawn(|| task.run(Worker::Pool));
             task.wait(LONG);
         });
         assert!(matches!(task.take(), Err(ReaderError::ReaderPanic)));

@@ -211,7 +211,10 @@ impl Cache {
         destination: Destination,
     ) -> Result<(), StoreError> {
         match self.in_place(location) {
-            Some(record) => record.copy_into(Unwritten::from(out), verify, destination),
+            Some(record) => {
+                record.copy_into(Unwritten::from(out), verify, destination)?;
+                Ok(())
+            }
             None => self.read_slowly(location, out, verify),
         }
     }

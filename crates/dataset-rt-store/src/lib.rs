@@ -54,7 +54,7 @@ pub use error::StoreError;
 pub use leftovers::{BuildStatus, Reclaim, list_builds, reclaim_builds};
 pub use manifest::{FileEntry, Manifest, ShardEntry};
 pub use metadata::{Metadata, MetadataRow};
-pub use mmap::{Map, Unwritten};
+pub use mmap::{Map, Unwritten, Written};
 pub use name::{SourceName, cache_id_of_name};
 pub use payload_sizes::PayloadSizes;
 pub use pipeline::StageTimes;

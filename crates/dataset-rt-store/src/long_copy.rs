@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::checksum::{RecordHasher, low_half};
+use crate::checksum::RecordHasher;
 use crate::mmap::prefetch;
 use crate::record::{Destination, Part};
 
@@ -22,7 +22,7 @@ pub(crate) fn copy_long(
     if let Some(avx2) = crate::mmap::Avx2::detect() {
         return avx2
             .copy_blocks(seed, payload, parts, destination)
-            .map(low_half);
+            .map(crate::checksum::low_half);
     }
     let _ = destination;
     copy_pieces(seed, payload, parts)
@@ -54,7 +54,7 @@ mod blocks {
     use super::{Cursor, Destination, Part};
     use crate::mmap::{LINE_BYTES, Unwritten, order_streams};
     use crate::xxh3::{
-        BLOCK_BYTES, BlockAhead, LongHasher, Target, copy, stream_all, whole_blocks,
+        BLOCK_BYTES, BlockAhead, LongHasher, Target, copy_block, stream_all, whole_blocks,
     };
 
     /// Loads, hashes and stores in one go, block by block; gives the hash if there is a seed.
@@ -72,11 +72,12 @@ mod blocks {
             let Some(block) = BlockAhead::at(payload, start) else {
                 break;
             };
-            let target = target(&mut cursor, parts, start, destination).unwrap_or(Target::Nowhere);
+            let target = target_of(&mut cursor, parts, start, destination);
+            let target = target.unwrap_or(Target::Nowhere);
             let is_stored = !matches!(target, Target::Nowhere);
             match &mut hasher {
                 Some(hasher) => hasher.absorb(block, target),
-                None => copy(block, target),
+                None => copy_block(block, target),
             }
             if is_stored {
                 continue;
@@ -90,7 +91,7 @@ mod blocks {
                 let source = &payload[part.start + range.start..part.start + range.end];
                 match destination {
                     Destination::Cached => part.place.write(range.start, source),
-                    Destination::Memory => stream(&mut part.place, range.start, source),
+                    Destination::Memory => stream_part(&mut part.place, range.start, source),
                 }
             }
         }
@@ -106,7 +107,7 @@ mod blocks {
 
     /// The place of a block, if all of it goes to one that it can be stored to as it is loaded.
     #[inline]
-    fn target<'a>(
+    fn target_of<'a>(
         cursor: &mut Cursor,
         parts: &'a mut [Part<'_>],
         start: usize,
@@ -130,7 +131,7 @@ mod blocks {
 
     /// Copies whole lines past the caches, and what is in front of them and behind them as usual.
     #[target_feature(enable = "avx2")]
-    fn stream(place: &mut Unwritten<'_>, start: usize, bytes: &[u8]) {
+    fn stream_part(place: &mut Unwritten<'_>, start: usize, bytes: &[u8]) {
         let (head, rest) = bytes.split_at(place.bytes_to_line(start).min(bytes.len()));
         let (rows, tail) = rest.as_chunks();
         place.write(start, head);

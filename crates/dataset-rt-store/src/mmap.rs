@@ -1,5 +1,5 @@
-//! Read-only maps of files that survive the file being cut short, and what the processor is told
-//! about reading them; the crate's only unsafe code.
+//! Read-only maps of files that survive the file being cut short, the places that their bytes are
+//! copied to, and what the processor is told about both; the crate's only unsafe code.
 //!
 //! Reading a mapped page that has no bytes behind it any more (the file was truncated, the disk or
 //! the network file system failed) raises SIGBUS, which would end the process. Every [`Map`] is
@@ -157,6 +157,7 @@ impl Drop for MapInner {
 }
 
 /// Bytes of a cache line, the unit in which the processor moves memory.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) const LINE_BYTES: usize = 64;
 
 /// Asks the processor to bring values into its cache that are going to be read soon.
@@ -175,9 +176,11 @@ pub(crate) fn prefetch<T>(values: &[T]) {
 }
 
 /// The bytes of a line, at any address.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) type Row = [u8; LINE_BYTES];
 
 /// One cache line of a destination.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[repr(C, align(64))]
 pub(crate) struct Line(Row);
 
@@ -186,6 +189,17 @@ pub(crate) struct Line(Row);
 /// Nothing can be read through a place, and only bytes that have a value are written through it.
 #[derive(Debug)]
 pub struct Unwritten<'a>(&'a mut [MaybeUninit<u8>]);
+
+/// Says that all bytes of a place have been written.
+#[derive(Debug)]
+pub struct Written(());
+
+impl Written {
+    /// To be said by whoever wrote them, or had them written.
+    pub(crate) fn completely() -> Self {
+        Self(())
+    }
+}
 
 impl<'a> From<&'a mut [u8]> for Unwritten<'a> {
     fn from(bytes: &'a mut [u8]) -> Self {
@@ -217,12 +231,14 @@ impl Unwritten<'_> {
 
     /// Writes all of them, as many as these.
     #[inline]
-    pub fn fill(mut self, bytes: &[u8]) {
+    pub fn fill(mut self, bytes: &[u8]) -> Written {
         assert_eq!(self.len(), bytes.len(), "both sides of a copy");
         self.write(0, bytes);
+        Written::completely()
     }
 
     /// How many bytes after `start` a cache line begins.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(crate) fn bytes_to_line(&self, start: usize) -> usize {
         self.0[start..].as_ptr().align_offset(LINE_BYTES)
     }
@@ -265,7 +281,7 @@ impl Unwritten<'_> {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(crate) fn stream(line: &mut MaybeUninit<Line>, values: [std::arch::x86_64::__m256i; 2]) {
+pub(crate) fn stream_line(line: &mut MaybeUninit<Line>, values: [std::arch::x86_64::__m256i; 2]) {
     let to: *mut std::arch::x86_64::__m256i = line.as_mut_ptr().cast();
     // SAFETY: a line has room for two vectors and begins at a multiple of 64.
     unsafe {

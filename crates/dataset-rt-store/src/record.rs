@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::checksum::{LONG_BYTES, record_checksum};
 use crate::error::StoreError;
 use crate::long_copy::copy_long;
-use crate::mmap::{Map, Unwritten, prefetch};
+use crate::mmap::{Map, Unwritten, Written, prefetch};
 
 /// How much of a record is asked for ahead; the processor follows by itself from there.
 const PREFETCHED_BYTES: usize = 1 << 10;
@@ -81,8 +81,10 @@ impl<'a> Record<'a> {
         place: Unwritten<'_>,
         verify: bool,
         destination: Destination,
-    ) -> Result<(), StoreError> {
-        self.copy_parts(&mut [Part { start: 0, place }], verify, destination)
+    ) -> Result<Written, StoreError> {
+        assert_eq!(place.len(), self.payload.len(), "both sides of a copy");
+        self.copy_parts(&mut [Part { start: 0, place }], verify, destination)?;
+        Ok(Written::completely())
     }
 
     /// Copies parts of the payload, which are given in their order and do not overlap, and verifies
@@ -94,6 +96,10 @@ impl<'a> Record<'a> {
         verify: bool,
         destination: Destination,
     ) -> Result<(), StoreError> {
+        for part in parts.iter() {
+            let fits = part.place.len() <= self.payload.len().saturating_sub(part.start);
+            assert!(fits, "a part of the payload");
+        }
         if self.payload.len() >= LONG_BYTES {
             let seed = verify.then_some(self.sample);
             let found = copy_long(seed, self.payload, parts, destination);

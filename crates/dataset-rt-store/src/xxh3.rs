@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 };
 use std::mem::MaybeUninit;
 
-use crate::mmap::{Line, Row, prefetch, stream};
+use crate::mmap::{Line, Row, prefetch, stream_line};
 
 /// What is hashed at a time, 16 times the length of a line.
 pub(crate) const BLOCK_BYTES: usize = 1 << 10;
@@ -166,7 +166,7 @@ pub(crate) fn hash(seed: u64, input: &[u8]) -> u64 {
 
 /// Copies a block without hashing it.
 #[target_feature(enable = "avx2")]
-pub(crate) fn copy(block: BlockAhead<'_>, target: Target<'_>) {
+pub(crate) fn copy_block(block: BlockAhead<'_>, target: Target<'_>) {
     each_row(block, target, |_, _| ());
 }
 
@@ -174,7 +174,7 @@ pub(crate) fn copy(block: BlockAhead<'_>, target: Target<'_>) {
 #[target_feature(enable = "avx2")]
 pub(crate) fn stream_all(rows: &[Row], lines: &mut [MaybeUninit<Line>]) {
     for (row, line) in rows.iter().zip(lines) {
-        stream(line, bytemuck::cast(*row));
+        stream_line(line, bytemuck::cast(*row));
     }
 }
 
@@ -207,7 +207,7 @@ fn each_row(block: BlockAhead<'_>, target: Target<'_>, mut visit: impl FnMut(usi
         }
         Target::Streamed(lines) => {
             for (number, (row, line)) in block.rows.iter().zip(lines).enumerate() {
-                stream(line, load(number, row));
+                stream_line(line, load(number, row));
             }
         }
     }

@@ -134,11 +134,18 @@ fn add_payloads<'py>(
     py: Python<'py>,
     gathered: &Gathered,
     payloads: &mut Vec<Bound<'py, PyBytes>>,
-) {
+) -> PyResult<()> {
     let bytes = gathered.buffer.bytes();
+    let mut looked = 0;
     for ends in gathered.offsets.windows(2) {
-        payloads.push(PyBytes::new(py, &bytes[ends[0] as usize..ends[1] as usize]));
+        let (start, stop) = (ends[0] as usize, ends[1] as usize);
+        if stop - looked > DATA_PART_BYTES {
+            py.check_signals()?;
+            looked = start;
+        }
+        payloads.push(PyBytes::new(py, &bytes[start..stop]));
     }
+    Ok(())
 }
 
 /// A writable NumPy array over the memory of a batch, without a copy.
@@ -221,8 +228,9 @@ impl PyBatch {
         let ahead = self.lock().take_gathered();
         if let Some(gathered) = ahead {
             let mut payloads = Vec::with_capacity(gathered.offsets.len());
-            add_payloads(py, &gathered, &mut payloads);
+            let added = add_payloads(py, &gathered, &mut payloads);
             self.lock().put_gathered(gathered);
+            added?;
             return PyList::new(py, payloads);
         }
         let (view, records) = self.records();
@@ -237,7 +245,7 @@ impl PyBatch {
                     lookahead.reach(done);
                     view.gather(&stretch)
                 })?;
-                add_payloads(py, &gathered, &mut payloads);
+                add_payloads(py, &gathered, &mut payloads)?;
             }
         }
         PyList::new(py, payloads)

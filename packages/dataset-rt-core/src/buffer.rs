@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
 use dataset_rt_reader::Buffer;
-use dataset_rt_store::{Map, Unwritten};
+use dataset_rt_store::{Map, Unwritten, Written};
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -118,11 +118,11 @@ impl PyBatchBuffer {
     }
 }
 
-/// A bytes object of this length, written by `fill`, which writes the whole place or fails.
+/// A bytes object of this length, written by `fill`.
 pub(crate) fn new_bytes<'py, E: Into<CoreError>>(
     py: Python<'py>,
     length: usize,
-    fill: impl FnOnce(Unwritten<'_>) -> Result<(), E>,
+    fill: impl FnOnce(Unwritten<'_>) -> Result<Written, E>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let size = ffi::Py_ssize_t::try_from(length)
         .map_err(|_| PyMemoryError::new_err("too long for a bytes object"))?;
@@ -139,7 +139,7 @@ pub(crate) fn new_bytes<'py, E: Into<CoreError>>(
         std::slice::from_raw_parts_mut(first, length)
     };
     // An object that was not filled is dropped without being looked at.
-    fill(Unwritten::from(place)).map_err(|error| PyErr::from(error.into()))?;
+    let _: Written = fill(Unwritten::from(place)).map_err(|error| PyErr::from(error.into()))?;
     Ok(bytes)
 }
 

@@ -276,13 +276,15 @@ impl PyDataset {
             start,
             stop,
             padding_from: padding_from.unwrap_or(u64::MAX),
-            wanted: if stacks {
-                Use::Arrays { pad_axis: None }
-            } else {
-                Use::Payloads
-            },
         };
-        let ahead = detached(py, || BatchAhead::begin(self.dataset.view()?, window))?;
+        let wanted = if stacks {
+            Use::Arrays { pad_axis: None }
+        } else {
+            Use::Payloads
+        };
+        let ahead = detached(py, || {
+            BatchAhead::begin(self.dataset.view()?, window, wanted)
+        })?;
         Ok(PyPendingBatch::new(Arc::clone(&self.factory), ahead))
     }
 

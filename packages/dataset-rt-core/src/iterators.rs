@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataset_rt_reader::{BatchAhead, BatchReadAhead, ReaderError, SampleReadAhead, Step, View};
+use dataset_rt_reader::{BatchAhead, BatchReadAhead, SampleReadAhead, Step, View};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::batch::PyBatch;
@@ -151,7 +152,7 @@ impl PyPendingBatch {
             let step = self.lock().step().map_err(CoreError::from)?;
             match step {
                 Step::Ready(batch) => return Ok(PyBatch::new(Arc::clone(&self.factory), batch)),
-                Step::End => return Err(CoreError::from(ReaderError::ReaderPanic).into()),
+                Step::End => return Err(PyRuntimeError::new_err("the batch was given before")),
                 Step::Wait(waiting) => {
                     py.detach(|| waiting.wait(SIGNAL_INTERVAL));
                     py.check_signals()?;

@@ -132,7 +132,9 @@ def _verdict_on_subject(outcome: Outcome) -> str:
     for fact, value in subject.facts.items():
         limit = fact_limit(case, fact)
         if limit is not None:
-            verdicts.append(f"at most {limit:g} {fact} {_met(value <= limit)}")
+            # As it is shown: the rest of the process moves as well.
+            is_met = round(value, 1) <= limit
+            verdicts.append(f"at most {limit:g} {fact} {_met(is_met)}")
     return ", ".join(verdicts)
 
 

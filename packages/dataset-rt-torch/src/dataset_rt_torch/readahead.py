@@ -76,25 +76,25 @@ class ReadAhead:
         """Return the next window with its read, and begin to read one more."""
         if not self._pending:
             raise StopIteration
+        self._begin_next()
         window, result = self._pending.popleft()
         self.next_batch = window.batch + 1
-        if os.getpid() != self._process_id:
-            # A forked child has no such threads; the window alone makes the dataset read here.
-            following = next(self._windows, None)
-            if following is not None:
-                self._pending.append((following, None))
+        # A forked child has no such threads; the window alone makes the dataset read here.
+        if result is None or os.getpid() != self._process_id:
             return window
-        self._begin_next()
-        return window if result is None else PendingWindow(window, result)
+        return PendingWindow(window, result)
 
     def _begin_next(self) -> None:
         window = next(self._windows, None)
         if window is None:
             return
-        result: Callable[[], Any] | None
+        result: Callable[[], Any] | None = None
         try:
-            result = self._begin(window)
+            if os.getpid() == self._process_id:
+                result = self._begin(window)
         except Exception:  # noqa: BLE001
             # It is not this window's turn to fail; when it is, the dataset reads it anew.
             result = None
-        self._pending.append((window, result))
+        finally:
+            # Not even Ctrl-C loses a window.
+            self._pending.append((window, result))

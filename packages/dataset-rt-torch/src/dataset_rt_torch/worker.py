@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 class WindowSamples:
     """The samples of one window, each made when it is asked for.
 
-    Native threads find and verify the next ones meanwhile. A sample that is dropped before the next
-    is asked for leaves its memory to that one, which keeps large payloads in the processor's cache.
+    What comes from the disk or is compressed is read ahead by native threads. A sample that is
+    dropped before the next is asked for leaves its memory to that one, which keeps large payloads
+    in the processor's cache.
     """
 
     native: _core.SampleIterator
