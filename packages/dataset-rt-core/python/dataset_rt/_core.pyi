@@ -19,6 +19,7 @@ __all__ = [
     "MappedBytes",
     "MetadataTable",
     "PayloadSizes",
+    "PendingBatch",
     "SampleIterator",
     "ThreadPool",
     "Verification",
