@@ -55,6 +55,15 @@ impl<T: Pod + Send + Sync> HugeArray<T> {
 
     /// The values.
     #[must_use]
+    pub fn as_slice(&self) -> &[T] {
+        match &self.memory {
+            Memory::Vector(vector) => vector,
+            Memory::Map(map) => bytemuck::cast_slice(map),
+        }
+    }
+
+    /// The values, to be written.
+    #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         match &mut self.memory {
             Memory::Vector(vector) => vector,
