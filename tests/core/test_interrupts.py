@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # From half a million rows on a call looks for signals while it works.
 NUM_ROWS = 600_000
+COMPRESSED = WriterConfig(shard_compression=ShardCompression(algo="zstd"))
 
 
 class Rows:
@@ -154,10 +155,7 @@ def test_reading_few_large_records_can_be_interrupted(
     write: Callable[..., Path],
     tmp_path: Path,
 ) -> None:
-    compression = ShardCompression(algo="zstd")
-    path = write(
-        LargeRecords(), tmp_path, writer_config=WriterConfig(shard_compression=compression)
-    )
+    path = write(LargeRecords(), tmp_path, writer_config=COMPRESSED)
     interrupted(call, path)
 
 
@@ -215,8 +213,7 @@ def test_batches_of_records_much_larger_than_most_can_be_interrupted(
     write: Callable[..., Path],
     tmp_path: Path,
 ) -> None:
-    compression = ShardCompression(algo="zstd")
-    path = write(Skewed(), tmp_path, writer_config=WriterConfig(shard_compression=compression))
+    path = write(Skewed(), tmp_path, writer_config=COMPRESSED)
 
     def read_large(dataset: CachedDataset) -> None:
         # Now payloads count as being in memory, and batches as small.

@@ -311,22 +311,17 @@ impl Batch {
         most_bytes: u64,
     ) -> Result<Option<Self>, ReaderError> {
         let wanted = preparation.wanted();
-        let found = match wanted {
-            Use::Other => Ok(None),
-            _ => self.view.find(self.records.clone()).map(Some),
-        };
-        let read = match found {
-            Ok(Some(found)) if found.payload_bytes() > most_bytes => return Ok(None),
-            Ok(Some(found)) => self.read_ahead(&found, wanted),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        };
-        match read {
-            Ok(()) => {}
-            // It comes again if the batch is asked for the same, which is not known.
-            Err(ReaderError::NoViews { .. } | ReaderError::NotStackable { .. })
-                if matches!(preparation, Preparation::Latest(_)) => {}
-            Err(error) => return Err(error),
+        if wanted != Use::Other {
+            let found = self.view.find(self.records.clone())?;
+            if found.payload_bytes() > most_bytes {
+                return Ok(None);
+            }
+            match self.read_ahead(&found, wanted) {
+                // It comes again if the batch is asked for the same, which is not known.
+                Err(ReaderError::NoViews { .. } | ReaderError::NotStackable { .. })
+                    if matches!(preparation, Preparation::Latest(_)) => {}
+                read => read?,
+            }
         }
         self.usage = preparation.usage(&self.view);
         Ok(Some(self))

@@ -404,6 +404,16 @@ pub struct BatchGroup {
 }
 
 impl BatchGroup {
+    /// The work of preparing the batches of a window.
+    fn of(
+        window: BatchWindow,
+        batch_size: u64,
+        preparation: &Preparation,
+    ) -> impl FnOnce(&Arc<View>, Worker) -> Self + Send + use<> {
+        let preparation = preparation.clone();
+        move |view, worker| Self::prepare(view, window, batch_size, &preparation, worker)
+    }
+
     fn prepare(
         view: &Arc<View>,
         window: BatchWindow,
@@ -554,16 +564,13 @@ impl BatchReadAhead {
             stop,
             padding_from: u64::MAX,
         };
-        let batch_size = self.batch_size;
-        let preparation = self.preparation.clone();
         let order = Order {
             help,
             in_front,
             by_pool: true,
         };
-        self.queue.ask(&self.view, order, move |view, worker| {
-            BatchGroup::prepare(view, window, batch_size, &preparation, worker)
-        })
+        let group = BatchGroup::of(window, self.batch_size, &self.preparation);
+        self.queue.ask(&self.view, order, group)
     }
 }
 
@@ -621,17 +628,14 @@ impl BatchAhead {
     }
 
     fn ask(&mut self, help: Help) -> Result<(), ReaderError> {
-        let window = self.window;
-        let batch_size = window.stop.saturating_sub(window.start).max(1);
-        let preparation = self.preparation.clone();
         let order = Order {
             help,
             in_front: false,
             by_pool: true,
         };
-        self.queue.ask(&self.view, order, move |view, worker| {
-            BatchGroup::prepare(view, window, batch_size, &preparation, worker)
-        })
+        let batch_size = self.window.stop.saturating_sub(self.window.start).max(1);
+        let group = BatchGroup::of(self.window, batch_size, &self.preparation);
+        self.queue.ask(&self.view, order, group)
     }
 }
 
